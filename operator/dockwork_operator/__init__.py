@@ -1,0 +1,1 @@
+"""The Dockwork operator: Queue and CronJob resources become worker Deployments."""

@@ -1,0 +1,182 @@
+"""The error tree: what went wrong, in words for the person who reads the log.
+
+A docstring is the message's first sentence. No error carries a payload or a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+
+class DockworkError(Exception):
+    """Something in Dockwork refused or failed."""
+
+
+class InvalidValue(DockworkError, ValueError):
+    """A value is not what its field takes."""
+
+    def __init__(self, field: str, *, expected: str, got: object) -> None:
+        self.field = field
+        self.expected = expected
+        self.got = got
+        super().__init__(f"{field}: expected {expected}, got {got!r}")
+
+
+def require(condition: bool, field: str, *, expected: str, got: object) -> None:
+    """Raise `InvalidValue` naming `field` unless `condition` holds."""
+    if not condition:
+        raise InvalidValue(field, expected=expected, got=got)
+
+
+class InvalidArgs(DockworkError, ValueError):
+    """The arguments do not fit the job type's signature. Nothing was stored.
+
+    path      where, such as ``to.0``
+    """
+
+    def __init__(self, job_type: str, path: str, *, expected: str, got: str) -> None:
+        self.job_type = job_type
+        self.path = path
+        self.expected = expected
+        self.got = got
+        super().__init__(f"{job_type}: argument {path}: expected {expected}, got {got}")
+
+
+class QueueFull(DockworkError):
+    """The queue already holds as much as its limit allows. Nothing was added."""
+
+    def __init__(self, queue: str, *, what: str, current: int, limit: int) -> None:
+        self.queue = queue
+        self.what = what
+        self.depth = current
+        self.limit = limit
+        super().__init__(f"queue {queue} is full: {what} {current} of {limit}; nothing was added")
+
+
+class QueueClosed(DockworkError):
+    """The queue takes no new jobs. Nothing was added."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(f"queue {queue} is closed to new jobs; nothing was added")
+
+
+class TooLarge(DockworkError, ValueError):
+    """A value exceeds its size limit. Nothing was stored."""
+
+    def __init__(self, what: str, *, size: int, limit: int) -> None:
+        self.what = what
+        self.size = size
+        self.limit = limit
+        super().__init__(f"{what}: {size} bytes are more than the limit of {limit}")
+
+
+class SchemaMismatch(DockworkError):
+    """The data in Redis was written by another version that this code cannot read."""
+
+    def __init__(self, *, found: int, readable: int) -> None:
+        self.found = found
+        self.readable = readable
+        super().__init__(f"stored schema version {found}; this version of dockwork reads {readable}")
+
+
+class StoreUnavailable(DockworkError):
+    """Redis could not be reached, and nothing was sent."""
+
+
+class OutcomeUnknown(DockworkError):
+    """The reply was lost: the call may or may not have been carried out.
+
+    ids       the job ids that the call named, to ask by
+    """
+
+    def __init__(
+        self,
+        message: str,
+        ids: Sequence[str] = (),
+        resolve: Callable[[], Awaitable[Any]] | None = None,
+    ) -> None:
+        self.ids = tuple(ids)
+        self._resolve = resolve
+        super().__init__(message)
+
+    async def resolve(self) -> Any:
+        """Ask by id what became of the call: one value per id, in order; None where nothing is stored."""
+        if self._resolve is None:
+            return [None for _ in self.ids]
+        return await self._resolve()
+
+
+class UnknownReply(DockworkError):
+    """A script answered something that this version does not understand."""
+
+    def __init__(self, script: str, reply: object) -> None:
+        self.script = script
+        super().__init__(f"script {script}: unknown reply {reply!r}")
+
+
+class ScriptFailed(DockworkError):
+    """Redis refused or failed to run a script."""
+
+    def __init__(self, script: str, reason: str) -> None:
+        self.script = script
+        self.reason = reason
+        super().__init__(f"script {script}: {reason}")
+
+
+class AccessDenied(DockworkError):
+    """Redis refused the login, or the login may not run a command."""
+
+
+class InvalidUrl(DockworkError, ValueError):
+    """A Redis URL cannot be used. The message never quotes it."""
+
+
+class JobFailed(DockworkError):
+    """The job ended without a result."""
+
+    def __init__(self, job_id: str, state: str, reason: str) -> None:
+        self.job_id = job_id
+        self.state = state
+        self.reason = reason
+        super().__init__(f"job {job_id} is {state}: {reason}")
+
+
+# What a handler raises to say how its run ended.
+
+
+class Retry(DockworkError):
+    """Run again after `after` seconds, or by the backoff: a failed attempt."""
+
+    def __init__(self, after: float | None = None, reason: str = "retry") -> None:
+        self.after = after
+        super().__init__(reason)
+
+
+class Snooze(DockworkError):
+    """Run again after `after` seconds; no counter changes."""
+
+    def __init__(self, after: float) -> None:
+        self.after = after
+        super().__init__(f"snoozed for {after} s")
+
+
+class Discard(DockworkError):
+    """End the job as failed, without a dead letter."""
+
+
+class Unrecoverable(DockworkError):
+    """Bury the job at once: no retry can help."""
+
+
+class Cancelled(DockworkError):
+    """End the job as cancelled."""
+
+
+class Interrupted(DockworkError):
+    """The worker drains: put the job back; no counter changes."""
+
+
+class TimedOut(DockworkError):
+    """The run took longer than its timeout: a failed attempt."""

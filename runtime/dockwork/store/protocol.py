@@ -1,0 +1,565 @@
+"""What a store of jobs does: the values that go in and out, and the `Store` protocol itself.
+
+`RedisStore` and `MemoryStore` both follow it, and one conformance suite holds them to it. Every method that
+moves a job is one transition: atomic, fenced by epoch where a lease is meant, and done by one script on Redis.
+All times are Redis TIME in milliseconds since the Unix epoch; a worker's own clock decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from dockwork.core.keys import QueueName
+from dockwork.core.states import State
+
+# --- producers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewJob:
+    """A job to be stored, sealed and checked already.
+
+    envelope         JSON bytes: type, arguments, options, headers, schema hash; opaque to every script
+    due_in_ms        delay from Redis TIME, >= 0; `due_at_ms` (absolute) wins when given; a past time means ready
+    expires_in_ms    counts from the due time
+    max_attempts     attempts in all, >= 1; None = the queue's
+    """
+
+    id: str
+    type: str
+    envelope: bytes
+    priority: int = 0
+    due_in_ms: int = 0
+    due_at_ms: int | None = None
+    expires_in_ms: int | None = None
+    max_attempts: int | None = None
+    max_deliveries: int | None = None
+    timeout_ms: int | None = None
+    keep: str | None = None
+    concurrency_key: str | None = None
+    scheduled_for_ms: int | None = None
+
+
+class Admitted(StrEnum):
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admission:
+    """What became of one `NewJob`.
+
+    reason     why it was rejected: ``depth``, ``bytes``, ``payload``, ``timeout``, ``closed``
+    current    the figure that met `limit`, for a rejection by one
+    state      the state it was stored in, or the known job's
+    """
+
+    id: str
+    outcome: Admitted
+    reason: str = ""
+    current: int = 0
+    limit: int = 0
+    state: State | None = None
+
+
+# --- workers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """The right to settle one delivery of a job: fenced by `epoch` (Kleppmann 2016)."""
+
+    job_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """A job that this owner now holds.
+
+    attempts       failed attempts so far; the run is attempt `attempts` + 1
+    deliveries     claims so far, this one included
+    checkpoint     what the last run saved, or None
+    """
+
+    lease: Lease
+    type: str
+    envelope: bytes
+    attempts: int
+    deliveries: int
+    priority: int = 0
+    created_ms: int
+    due_ms: int
+    scheduled_for_ms: int | None = None
+    max_attempts: int | None = None
+    timeout_ms: int | None = None
+    checkpoint: bytes | None = None
+
+    @property
+    def job_id(self) -> str:
+        return self.lease.job_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claimed:
+    """What a claim brought.
+
+    next_at_ms     when a claim is worth asking again without a marker (first due, lease end), or None
+    more           work is left that could be claimed now
+    refused        "" or why no claim was allowed: ``quiesced``, ``paused``, ``held``
+    now_ms         Redis TIME in the script
+    """
+
+    claims: tuple[Claim, ...] = ()
+    next_at_ms: int | None = None
+    more: bool = False
+    refused: str = ""
+    now_ms: int = 0
+    config_revision: int = 0
+
+
+class Outcome(StrEnum):
+    """How a run ended, as `settle` is told."""
+
+    COMPLETED = "completed"
+    RETRY = "retry"  #: failed attempt, again after `delay_ms`
+    SNOOZE = "snooze"  #: again after `delay_ms`; no counter changes
+    FAILED = "failed"  #: discarded, no dead letter
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    PARKED = "parked"  #: unknown type or schema; the delivery is given back
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """One failed attempt, as kept on the job: at most 8 KiB once encoded."""
+
+    error_class: str
+    message: str
+    trace: str = ""
+    worker: str = ""
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settlement:
+    """The outcome of one run.
+
+    started_ms      when the handler began, for jobs whose `start` was never sent
+    result          JSON bytes
+    park_type       ``<type>`` or ``<type>@<schema hash>``
+    """
+
+    lease: Lease
+    outcome: Outcome
+    started_ms: int = 0
+    delay_ms: int = 0
+    reason: str = ""
+    result: bytes | None = None
+    result_dropped: int = 0
+    failure: Failure | None = None
+    park_type: str = ""
+    progress: bytes | None = None
+
+
+class Verdict(StrEnum):
+    """What a fenced call says about one lease."""
+
+    OK = "ok"
+    LOST = "lost"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """A verdict per settlement, in order, and the next claims that rode along."""
+
+    verdicts: tuple[Verdict, ...]
+    claimed: Claimed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Renewal:
+    """A verdict per lease, in order, and what the queue wants from this worker.
+
+    quiesce         the token of a quiesce request for this pod, "" if none
+    """
+
+    verdicts: tuple[Verdict, ...]
+    now_ms: int
+    expires_ms: int
+    quiesce: str = ""
+    config_revision: int = 0
+    next_at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Owner:
+    """Who claims: ``<pod UID>/<boot id>`` on Kubernetes, ``<host>/<boot id>`` elsewhere."""
+
+    pod: str
+    boot: str
+    container: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.pod}/{self.boot}"
+
+
+class WorkerState(StrEnum):
+    RUNNING = "Running"
+    QUIESCED = "Quiesced"
+    DRAINING = "Draining"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heartbeat:
+    """What a worker says of itself with each renewal; see RT-121.
+
+    longest_rest_ms    estimated rest of the job that needs longest
+    mean_elapsed_ms    mean age of the running jobs
+    jobs               the 20 longest: (job id, started ms, estimated rest ms)
+    """
+
+    owner: str
+    pod: str
+    container: str = ""
+    pod_name: str = ""
+    template_hash: str = ""
+    protocol: int = 1
+    version: str = ""
+    slots: int
+    busy: int
+    state: WorkerState = WorkerState.RUNNING
+    quiesce_token: str = ""
+    longest_rest_ms: int = 0
+    mean_elapsed_ms: int = 0
+    jobs: tuple[tuple[str, int, int], ...] = ()
+    types: tuple[str, ...] = ()
+    schemas: Mapping[str, str] = field(default_factory=dict)
+    lag_ms: int = 0
+    rss_bytes: int = 0
+    drained: int = 0
+    requeued: int = 0
+    lost: int = 0
+    beat_ms: int = 0  #: Redis TIME, set by the script
+
+
+class Put(StrEnum):
+    FRONT = "front"
+    BACK = "back"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wake:
+    """A marker was popped. due_ms: 0 = work now, else when the first delayed job is due."""
+
+    due_ms: int
+
+
+# --- reading -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobView:
+    """One job as it stands, for people and tools."""
+
+    id: str
+    type: str
+    state: State
+    envelope: bytes
+    priority: int = 0
+    created_ms: int = 0
+    due_ms: int = 0
+    scheduled_for_ms: int | None = None
+    expires_ms: int | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    attempts: int = 0
+    deliveries: int = 0
+    interruptions: int = 0
+    owner: str = ""
+    epoch: int = 0
+    reason: str = ""
+    result: bytes | None = None
+    result_dropped: int = 0
+    progress: bytes | None = None
+    checkpoint: bytes | None = None
+    log: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One entry of the event stream: a state name or one of `ONLY_EVENTS`, for `ids`."""
+
+    id: str
+    name: str
+    ids: tuple[str, ...]
+    reason: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueStats:
+    """Counts per state (computed from index sizes), totals that never fall, and flags."""
+
+    counts: Mapping[State, int]
+    totals: Mapping[str, int]
+    paused: bool = False
+    closed: bool = False
+    bytes: int = 0
+    oldest_wait_ms: int = 0
+    parked_types: Mapping[str, int] = field(default_factory=dict)
+    config_revision: int = 0
+
+
+# --- the operator ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueConfig:
+    """The queue-level options in Redis. None = the runtime's default of RT section 1.
+
+    generation      of the Queue resource, when an operator wrote it
+    held            claims stop (stopPolicy); `paused` by hand is another flag
+    """
+
+    generation: int = 0
+    held: bool = False
+    closed: bool = False
+    timeout_ms: int | None = None
+    max_timeout_ms: int | None = None
+    max_attempts: int | None = None
+    max_deliveries: int | None = None
+    backoff: str | None = None  #: JSON of the policy, read by workers
+    max_depth: int | None = None
+    max_bytes: int | None = None
+    max_payload: int | None = None
+    lease_ms: int | None = None
+    keep: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnerRecord:
+    """Which Queue object owns this Redis queue (OP-022)."""
+
+    operator: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One look at a queue for the scaling loop; see operator spec section 5.
+
+    entered, finished   counters that never fall
+    due_soon            delayed jobs, retries and ticks due within the horizon asked for
+    oldest_ms           age of the oldest due job that waits
+    template_known      the template hash asked for has registered its job types
+    """
+
+    time_ms: int
+    run_id: str
+    entered: int
+    finished: int
+    ready: int
+    prioritized: int
+    delayed: int
+    due: int
+    due_soon: int
+    active: int
+    throttled: int
+    parked: int
+    dead: int
+    bytes: int
+    oldest_ms: int
+    paused: bool
+    held: bool
+    closed: bool
+    template_known: bool
+    owner: OwnerRecord | None
+    parked_types: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
+    workers: tuple[Heartbeat, ...] = ()
+    quiesced: Mapping[str, str] = field(default_factory=dict)  #: pod UID -> token, unexpired
+    leased: Mapping[str, int] = field(default_factory=dict)  #: pod UID -> leases held
+    config_generation: int = 0
+    loading: bool = False
+
+
+class RevokeCause(StrEnum):
+    EVICTED = "evicted"  #: the delivery is given back
+    DIED = "died"  #: the container died by itself: the delivery stays counted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CronEntry:
+    """A schedule as Redis keeps it: what a tick needs, without a calendar.
+
+    job             the template of each tick's job; id and times are the script's
+    policies        as the CronJob resource names them
+    """
+
+    uid: str
+    schedule_hash: str
+    job: NewJob
+    missed_run_policy: str = "Latest"
+    max_catch_up: int = 10
+    starting_deadline_ms: int | None = None
+    concurrency_policy: str = "Allow"
+    max_pending: int | None = None
+    suspended: bool = False
+    until_ms: int | None = None
+    max_runs: int | None = None
+    jitter_ms: int = 0
+    every_ms: int | None = None
+    tzdata: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CronState:
+    """What the ledger says about one schedule.
+
+    planned         instants in the plan that are not decided yet
+    """
+
+    uid: str
+    schedule_hash: str
+    cursor_ms: int
+    next_ms: int | None
+    planned: int
+    last_planned_ms: int
+    suspended: bool
+    runs: int
+    missed: int
+    skipped: int
+    active: tuple[str, ...] = ()
+    pending: int = 0
+    last: Mapping[str, str] = field(default_factory=dict)  #: scheduled_for, enqueued_at, job_id, outcome, by
+    last_missed: Mapping[str, str] = field(default_factory=dict)
+    last_skipped: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ticked:
+    """What one instant became: ``fired``, ``already``, ``skipped``, ``missed``."""
+
+    uid: str
+    at_ms: int
+    outcome: str
+    reason: str = ""
+    job_id: str = ""
+
+
+class Store(Protocol):
+    """Jobs of any number of queues behind one server (or in this process' memory)."""
+
+    async def open(self) -> None: ...
+    async def close(self) -> None: ...
+    async def ping(self) -> int:
+        """Redis TIME in ms: scripts load and answer. Raises StoreUnavailable, AccessDenied, SchemaMismatch."""
+        ...
+
+    # producers
+    async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> list[Admission]:
+        """Store `jobs`, any number (chunked inside); one admission each, in order. Never raises for a refusal."""
+        ...
+
+    # workers
+    async def claim(
+        self, queue: QueueName, owner: Owner, *, number: int, slots: int, known: Sequence[str] = ()
+    ) -> Claimed: ...
+    async def start(self, queue: QueueName, leases: Sequence[Lease]) -> list[Verdict]: ...
+    async def settle(
+        self, queue: QueueName, owner: Owner, settlements: Sequence[Settlement], *, number: int, claim_next: int = 0,
+        known: Sequence[str] = (),
+    ) -> Settled:
+        """Idempotent by `number`: asked again after a lost reply it answers the stored result."""
+        ...
+
+    async def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal: ...
+    async def requeue(
+        self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put = Put.FRONT, reason: str = "drained"
+    ) -> list[Verdict]: ...
+    async def progress(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict: ...
+    async def log(self, queue: QueueName, lease: Lease, lines: Sequence[str]) -> Verdict: ...
+    async def checkpoint(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict: ...
+    async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:
+        """Block until a wake marker comes or the time is over."""
+        ...
+
+    async def register(self, queue: QueueName, template_hash: str, types: Mapping[str, tuple[str, bytes]]) -> None:
+        """Publish job types: name -> (schema hash, JSON Schema)."""
+        ...
+
+    async def leave(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None:
+        """Last beat: the owner is gone by its own will."""
+        ...
+
+    async def predecessors(self, queue: QueueName, owner: Owner) -> list[str]:
+        """Boot owners that beat before from the same pod UID and container name."""
+        ...
+
+    # upkeep, by whoever is awake
+    async def promote(self, queue: QueueName, ids: Sequence[str] | None = None) -> int: ...
+    async def reap(self, queue: QueueName) -> tuple[int, int]:
+        """(returned, buried)"""
+        ...
+
+    async def expire(self, queue: QueueName) -> int: ...
+    async def trim(self, queue: QueueName) -> int: ...
+    async def tick(self, queue: QueueName, uid: str | None = None) -> list[Ticked]: ...
+
+    # schedules
+    async def plan(
+        self, queue: QueueName, entry: CronEntry, instants_ms: Sequence[int], *, generation: int, reset: bool
+    ) -> str:
+        """Put or refill an entry: ``ok`` or ``stale``. `reset`: the schedule changed, nothing for the past."""
+        ...
+
+    async def unplan(self, queue: QueueName, uid: str) -> bool: ...
+    async def cron_states(self, queue: QueueName, uids: Sequence[str] | None = None) -> list[CronState]: ...
+
+    # the operator
+    async def configure(
+        self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
+    ) -> OwnerRecord | None:
+        """Write `config` unless another Queue owns it: then that owner is the answer, and nothing is written."""
+        ...
+
+    async def sample(
+        self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
+    ) -> Sample:
+        """`cold`: (re)set the cold flag for 60 s, so that the first claimable job publishes a wake."""
+        ...
+
+    async def quiesce(self, queue: QueueName, requests: Mapping[str, str]) -> Mapping[str, int]:
+        """Flag pods (UID -> token) for 60 s: leases each still holds."""
+        ...
+
+    async def unquiesce(self, queue: QueueName, pods: Sequence[str]) -> None: ...
+    async def revoke(self, queue: QueueName, owner: str, cause: RevokeCause, exit_reason: str = "") -> int: ...
+    def wakes(self) -> AsyncIterator[QueueName]:
+        """Queues whose first claimable job arrived while they were cold."""
+        ...
+
+    async def server(self) -> Mapping[str, Any]:
+        """version, run_id, policy, used_memory, maxmemory, aof: for OP-023 and `doctor`."""
+        ...
+
+    # people
+    async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool: ...
+    async def get(self, queue: QueueName, job_id: str) -> JobView | None: ...
+    async def list(self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50) -> list[JobView]: ...
+    async def stats(self, queue: QueueName) -> QueueStats: ...
+    async def cancel(self, queue: QueueName, job_id: str) -> str:
+        """``cancelled``, ``flagged``, ``too_late`` or ``missing``."""
+        ...
+
+    async def queues(self, namespace: str) -> list[QueueName]: ...
+    async def events(self, queue: QueueName, since: str, *, block_s: float) -> list[Event]: ...
