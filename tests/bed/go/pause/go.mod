@@ -1,0 +1,3 @@
+module dockwork.dev/bed/pause
+
+go 1.26.0
