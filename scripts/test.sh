@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Everything that CI runs: the checks, then every tier, each with its time. The cluster is built and started beside the
+# tiers that do not need it. Runs all tiers even when one fails; exits 1 if any did.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+PY=.venv/bin
+logs=${DOCKWORK_TEST_LOGS:-$(mktemp -d)}
+mkdir -p "$logs"
+failed=() lines=()
+
+step() { # step NAME COMMAND...
+  local name=$1 from=$SECONDS code; shift
+  echo "== $name"
+  "$@" 2>&1 | tee "$logs/$name.log"
+  code=${PIPESTATUS[0]}
+  lines+=("$(printf '%-12s %5d s  %s' "$name" $((SECONDS - from)) "$([ "$code" = 0 ] && echo ok || echo "FAILED ($code)")")")
+  [ "$code" = 0 ] || failed+=("$name")
+  return "$code"
+}
+
+echo "logs in $logs"
+(
+  make -s cluster && make -s images
+) >"$logs/bed.log" 2>&1 &
+bed=$!
+trap 'kill "$bed" 2>/dev/null' EXIT INT TERM
+
+step check make -s check
+step unit "$PY/pytest" -q tests/unit
+step store "$PY/pytest" -q tests/store
+
+echo "== waiting for the cluster ($logs/bed.log)"
+from=$SECONDS
+while kill -0 "$bed" 2>/dev/null; do
+  sleep 1
+  if [ $(((SECONDS - from) % 60)) = 59 ]; then echo "   $((SECONDS - from)) s: $(tail -n 1 "$logs/bed.log")"; fi
+done
+wait "$bed"
+bed_code=$?
+trap - EXIT INT TERM
+tail -n 30 "$logs/bed.log"
+if [ "$bed_code" != 0 ]; then failed+=(bed); lines+=("bed FAILED ($bed_code)"); fi
+
+step reconcile "$PY/pytest" -q tests/reconcile
+step cluster "$PY/pytest" -q tests/cluster
+if [ "$bed_code" = 0 ]; then step e2e "$PY/pytest" -q -p no:randomly tests/e2e; fi
+
+echo
+printf '%s\n' "${lines[@]}"
+echo "total        $SECONDS s"
+if [ ${#failed[@]} -gt 0 ]; then echo "failed: ${failed[*]}"; exit 1; fi
+echo "all tiers passed"
