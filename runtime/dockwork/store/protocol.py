@@ -324,7 +324,7 @@ class QueueStats:
 class QueueConfig:
     """The queue-level options in Redis. None = the runtime's default of RT section 1.
 
-    generation      of the Queue resource, when an operator wrote it
+    generation      of the Queue resource, when an operator wrote it: 0 = no operator did
     held            claims stop (stopPolicy); `paused` by hand is another flag
     """
 
@@ -341,6 +341,7 @@ class QueueConfig:
     max_payload: int | None = None
     lease_ms: int | None = None
     keep: Mapping[str, int] = field(default_factory=dict)
+    revision: int = 0  #: set by the store when read: rises with each write
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -456,6 +457,28 @@ class Ticked:
     job_id: str = ""
 
 
+class RenewalChannel(Protocol):
+    """What a renewal thread needs, in blocking calls on its own connection; for one thread at a time.
+
+    Raises StoreUnavailable or OutcomeUnknown when the connection is lost; `connect` makes a new one.
+    """
+
+    def connect(self) -> None: ...
+    def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal: ...
+    def wait_nudge(self, owner: Owner, queue: QueueName, seconds: float) -> str | None:
+        """Sleep until a nudge for this owner comes (its text) or `seconds` are over (None)."""
+        ...
+
+    def requeue(
+        self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put = Put.FRONT, reason: str = "drained"
+    ) -> list[Verdict]:
+        """Put back what runs when the event loop is too blocked to do it."""
+        ...
+
+    def leave(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None: ...
+    def close(self) -> None: ...
+
+
 class Store(Protocol):
     """Jobs of any number of queues behind one server (or in this process' memory)."""
 
@@ -503,6 +526,14 @@ class Store(Protocol):
 
     async def predecessors(self, queue: QueueName, owner: Owner) -> list[str]:
         """Boot owners that beat before from the same pod UID and container name."""
+        ...
+
+    async def config(self, queue: QueueName) -> QueueConfig:
+        """The queue-level options as they stand in Redis; all defaults when nobody wrote any."""
+        ...
+
+    def renewal_channel(self) -> RenewalChannel:
+        """The same store for one OS thread: blocking calls on a connection of its own."""
         ...
 
     # upkeep, by whoever is awake
