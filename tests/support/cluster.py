@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bed.kubeconfigs import test_kubeconfig
+from bed.kubeconfigs import kubeconfig_for_tests
 from bed.programs import program_path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ class Cluster:
     @classmethod
     def of_bed(cls) -> Cluster:
         """The bed's cluster, or the one that DOCKWORK_TEST_KUBECONFIG names."""
-        return cls(kubeconfig=test_kubeconfig())
+        return cls(kubeconfig=kubeconfig_for_tests())
 
     def kubectl(self, *args: str | Path, input: str | None = None, check: bool = True, timeout: float = 120) -> str:
         return run(
