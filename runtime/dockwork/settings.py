@@ -1,0 +1,334 @@
+"""What a process is told from outside, read once from its environment and frozen.
+
+``DOCKWORK_X`` beats what code says, and code beats a bare ``REDIS_X``: so an operator can set up a pod, and
+an app can still be written for a machine where only ``REDIS_URL`` is known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from dockwork.core.durations import parse_span
+from dockwork.errors import InvalidValue, require
+
+T = TypeVar("T")
+
+OURS = "DOCKWORK_"
+
+#: Where Kubernetes tells a pod its namespace.
+NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
+
+_TRUE = frozenset({"true", "1", "yes", "on"})
+_FALSE = frozenset({"false", "0", "no", "off"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisSettings:
+    """Where Redis is and how patiently to speak to it.
+
+    Of the addresses the first that is given counts: `url_file`, `url`, then `host` and `port`.
+    """
+
+    url: str | None = field(default=None, repr=False)
+    """``redis://``, ``rediss://`` or ``unix://``; may hold a password, so it is in no repr."""
+    url_file: str | None = None
+    """A file that holds the URL, read again at each connect, so that a changed Secret restarts nothing."""
+    host: str = "localhost"
+    port: int = 6379
+    password: str | None = field(default=None, repr=False)
+    """Of the default user, with `host` and `port` only."""
+    ca_file: str | None = None
+    """Certificates that are trusted besides the system's."""
+    tls_verify: bool = True
+    """Off: the chain and the host name are not checked. For a laptop, never for a network."""
+    pool_size: int = 16
+    """Command connections at most, 1 to 1000."""
+    pool_timeout: timedelta = timedelta(seconds=5)
+    """How long a call waits for a free connection."""
+    connect_timeout: timedelta = timedelta(seconds=5)
+    """How long one attempt to connect may take. A step's limit: no call has a deadline as a whole."""
+    command_timeout: timedelta = timedelta(seconds=5)
+    """How long one reply may take; after it the outcome is unknown."""
+
+    def __post_init__(self) -> None:
+        require(1 <= self.port <= 65535, "REDIS_PORT", expected="1 to 65535", got=self.port)
+        require(1 <= self.pool_size <= 1000, "REDIS_POOL_SIZE", expected="1 to 1000", got=self.pool_size)
+        for name in ("pool_timeout", "connect_timeout", "command_timeout"):
+            span: timedelta = getattr(self, name)
+            expected = "more than 0 s, at most 1 h"
+            fits = timedelta(0) < span <= timedelta(hours=1)
+            require(fits, f"REDIS_{name.upper()}", expected=expected, got=span.total_seconds())
+
+    @classmethod
+    def from_environ(
+        cls, environ: Mapping[str, str], code: RedisSettings | str | None = None
+    ) -> RedisSettings:
+        """The settings that `environ` and `code` give together.
+
+        code      what the program says, as a URL or whole settings; beats bare variables, not DOCKWORK_ ones
+        Raises    InvalidValue naming the variable
+        """
+        _refuse_modes(environ)
+        given = _code_values(code)
+        values: dict[str, Any] = {}
+        for name, variables, read in _REDIS_FIELDS:
+            value = _layered(environ, variables, given.get(name), read)
+            if value is not None:
+                values[name] = value
+        return cls(**{**values, **_address(environ, given)})
+
+
+def _code_values(code: RedisSettings | str | None) -> dict[str, Any]:
+    if code is None:
+        return {}
+    if isinstance(code, str):
+        return {"url": code}
+    plain = RedisSettings()
+    return {
+        name: getattr(code, name)
+        for name in code.__dataclass_fields__
+        if getattr(code, name) != getattr(plain, name)
+    }
+
+
+def _address(environ: Mapping[str, str], code: Mapping[str, Any]) -> dict[str, Any]:
+    """The address of the highest layer that names one: DOCKWORK_ variables, code, bare variables."""
+    names = ("url_file", "url", "host", "port")
+    layers: list[dict[str, Any]] = [
+        {name: environ.get(f"{OURS}REDIS_{name.upper()}") for name in names},
+        {name: code.get(name) for name in names},
+        {name: environ.get(f"REDIS_{name.upper()}") for name in names},
+    ]
+    for layer in layers:
+        if layer["url_file"]:
+            return {"url_file": layer["url_file"], "url": None}
+        if layer["url"]:
+            return {"url_file": None, "url": layer["url"]}
+        if layer["host"] or layer["port"]:
+            break
+    return {"url_file": None, "url": None}
+
+
+def _refuse_modes(environ: Mapping[str, str]) -> None:
+    for name in (f"{OURS}REDIS_MODE", "REDIS_MODE"):
+        mode = environ.get(name)
+        if mode and mode != "standalone":
+            raise InvalidValue(name, expected="standalone, the only mode of this version", got=mode)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that the environment says to one process."""
+
+    redis: RedisSettings = field(default_factory=RedisSettings)
+    namespace: str = "default"
+    """The first half of each key's hash tag. On Kubernetes the pod's own namespace."""
+    queues: Mapping[str, int | None] = field(default_factory=dict)
+    """Queues that a worker serves, each with its slots or None for a share of `concurrency`."""
+    concurrency: int | None = None
+    """Slots of a worker, 1 to 1000; None = the sum of `queues`, else the CPUs that the cgroup grants."""
+    lease: timedelta | None = None
+    """How long a claim is safe without renewal, 5 s to 1 h; None = the queue's, else 15 s."""
+    drain_timeout: timedelta = timedelta(seconds=15)
+    """From the first signal to the put-back of what still runs, 1 s to 7 days."""
+    drain_requeue: Literal["front", "back"] = "front"
+    """Where a job goes that still runs at the end of a drain."""
+    trap_signals: bool = True
+    """Whether a worker answers SIGTERM, SIGINT and SIGHUP by itself."""
+    events_max_bytes: int = 64 * 1024 * 1024
+    """Size to which a queue's event stream is trimmed; 0 = only by number of entries."""
+    pod_uid: str = ""
+    pod_name: str = ""
+    container: str = ""
+    template_hash: str = ""
+    """Of the pod template that this worker runs from; "" outside of a Queue."""
+    probe_addr: str | None = None
+    """``host:port`` for /livez, /readyz and /metrics; None = no probes."""
+    log_level: str = "INFO"
+    log_format: Literal["json", "text"] = "text"
+
+    def __post_init__(self) -> None:
+        _check_name(f"{OURS}NAMESPACE", self.namespace)
+        for queue, slots in self.queues.items():
+            _check_name(f"{OURS}QUEUES", queue)
+            fits = slots is None or 1 <= slots <= 1000
+            require(fits, f"{OURS}QUEUES", expected="1 to 1000 slots a queue", got=f"{queue}={slots}")
+        _check_range(f"{OURS}CONCURRENCY", self.concurrency, 1, 1000)
+        _check_span(f"{OURS}LEASE", self.lease, timedelta(seconds=5), timedelta(hours=1))
+        _check_span(f"{OURS}DRAIN_TIMEOUT", self.drain_timeout, timedelta(seconds=1), timedelta(days=7))
+        _check_range(f"{OURS}EVENTS_MAX_BYTES", self.events_max_bytes, 0, 2**40)
+
+    @classmethod
+    def from_environ(
+        cls,
+        environ: Mapping[str, str],
+        *,
+        redis: RedisSettings | str | None = None,
+        namespace: str | None = None,
+    ) -> Settings:
+        """The settings that `environ` gives, over what code says by `redis` and `namespace`.
+
+        Raises    InvalidValue naming the variable, what it takes and what came; never a URL or a password
+        """
+        values: dict[str, Any] = {
+            name: read(environ[OURS + variable], OURS + variable)
+            for name, variable, read in _FIELDS
+            if environ.get(OURS + variable)
+        }
+        values.setdefault("namespace", namespace or _own_namespace())
+        return cls(redis=RedisSettings.from_environ(environ, redis), **values)
+
+    def with_worker(self, *, queues: Mapping[str, int | None] | None, concurrency: int | None) -> Settings:
+        """The same with a worker's own choice, where one is given."""
+        return replace(
+            self,
+            queues=self.queues if queues is None else dict(queues),
+            concurrency=self.concurrency if concurrency is None else concurrency,
+        )
+
+
+def environ_settings(*, redis: RedisSettings | str | None = None, namespace: str | None = None) -> Settings:
+    """`Settings.from_environ` of this process."""
+    return Settings.from_environ(os.environ, redis=redis, namespace=namespace)
+
+
+def share_slots(queues: Mapping[str, int | None], concurrency: int) -> Mapping[str, int]:
+    """Slots for each queue: its own number, or an even share of what the numbers leave of `concurrency`.
+
+    Raises    InvalidValue when the numbers need more than `concurrency`, or leave a queue without a slot
+    """
+    sharing = [queue for queue, slots in queues.items() if slots is None]
+    fixed = sum(slots for slots in queues.values() if slots is not None)
+    left = concurrency - fixed
+    if left < len(sharing):
+        expected = f"at least {fixed + len(sharing)}, for the queues {', '.join(queues)}"
+        raise InvalidValue("concurrency", expected=expected, got=concurrency)
+    each, more = divmod(left, len(sharing)) if sharing else (0, 0)
+    shares = {queue: each + (place < more) for place, queue in enumerate(sharing)}
+    return {queue: shares[queue] if slots is None else slots for queue, slots in queues.items()}
+
+
+def parse_queues(text: str, name: str = "queues") -> dict[str, int | None]:
+    """``mail=8,default`` as queue -> slots or None, in order."""
+    queues: dict[str, int | None] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        queue, equals, slots = part.partition("=")
+        if queue in queues or (equals and not slots.isdecimal()):
+            raise InvalidValue(name, expected="queues such as mail=8,default=2, each once", got=text)
+        queues[_check_name(name, queue)] = int(slots) if equals else None
+    return queues
+
+
+def _own_namespace() -> str:
+    try:
+        return NAMESPACE_FILE.read_text().strip() or "default"
+    except OSError:
+        return "default"
+
+
+def _layered(
+    environ: Mapping[str, str], variables: tuple[str, ...], code: T | None, read: Callable[[str, str], T]
+) -> T | None:
+    for name in (OURS + variable for variable in variables):
+        if environ.get(name):
+            return read(environ[name], name)
+    if code is not None:
+        return code
+    for name in variables:
+        if environ.get(name):
+            return read(environ[name], name)
+    return None
+
+
+def _read_text(text: str, name: str) -> str:
+    return text
+
+
+def _read_int(text: str, name: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip()):
+        raise InvalidValue(name, expected="a whole number, 0 or more", got=text)
+    return int(text)
+
+
+def _read_flag(text: str, name: str) -> bool:
+    word = text.strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise InvalidValue(name, expected="true/false, 1/0, yes/no or on/off", got=text)
+    return word in _TRUE
+
+
+def _read_choice(*choices: str) -> Callable[[str, str], str]:
+    def read(text: str, name: str) -> str:
+        if text not in choices:
+            raise InvalidValue(name, expected=" or ".join(choices), got=text)
+        return text
+
+    return read
+
+
+def _read_address(text: str, name: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not (colon and host and port.isdecimal() and int(port) <= 65535):
+        raise InvalidValue(name, expected="host:port", got=text)
+    return text
+
+
+def _read_level(text: str, name: str) -> str:
+    return _read_choice("DEBUG", "INFO", "WARNING", "ERROR")(text.upper(), name)
+
+
+def _check_name(field_name: str, value: str) -> str:
+    fits = NAME.fullmatch(value) is not None
+    require(fits, field_name, expected="1 to 63 characters of A-Z a-z 0-9 . _ -", got=value)
+    return value
+
+
+def _check_range(name: str, value: int | None, least: int, most: int) -> None:
+    fits = value is None or least <= value <= most
+    require(fits, name, expected=f"{least} to {most}", got=value)
+
+
+def _check_span(name: str, value: timedelta | None, least: timedelta, most: timedelta) -> None:
+    fits = value is None or least <= value <= most
+    expected = f"{least.total_seconds():g} s to {most.total_seconds():g} s"
+    require(fits, name, expected=expected, got=value and value.total_seconds())
+
+
+#: Field, variables (the first that is set counts), reader.
+_REDIS_FIELDS: tuple[tuple[str, tuple[str, ...], Callable[[str, str], Any]], ...] = (
+    ("host", ("REDIS_HOST",), _read_text),
+    ("port", ("REDIS_PORT",), _read_int),
+    ("password", ("REDIS_PASS",), _read_text),
+    ("ca_file", ("REDIS_CA_FILE",), _read_text),
+    ("tls_verify", ("REDIS_TLS_VERIFY",), _read_flag),
+    ("pool_size", ("REDIS_POOL_SIZE",), _read_int),
+    ("pool_timeout", ("REDIS_POOL_TIMEOUT",), parse_span),
+    ("connect_timeout", ("REDIS_CONNECT_TIMEOUT", "REDIS_TIMEOUT"), parse_span),
+    ("command_timeout", ("REDIS_COMMAND_TIMEOUT", "REDIS_TIMEOUT"), parse_span),
+)
+
+_FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
+    ("namespace", "NAMESPACE", _read_text),
+    ("queues", "QUEUES", parse_queues),
+    ("concurrency", "CONCURRENCY", _read_int),
+    ("lease", "LEASE", parse_span),
+    ("drain_timeout", "DRAIN_TIMEOUT", parse_span),
+    ("drain_requeue", "DRAIN_REQUEUE", _read_choice("front", "back")),
+    ("trap_signals", "TRAP_SIGNALS", _read_flag),
+    ("events_max_bytes", "EVENTS_MAX_BYTES", _read_int),
+    ("pod_uid", "POD_UID", _read_text),
+    ("pod_name", "POD_NAME", _read_text),
+    ("container", "CONTAINER", _read_text),
+    ("template_hash", "TEMPLATE_HASH", _read_text),
+    ("probe_addr", "PROBE_ADDR", _read_address),
+    ("log_level", "LOG_LEVEL", _read_level),
+    ("log_format", "LOG_FORMAT", _read_choice("json", "text")),
+)
