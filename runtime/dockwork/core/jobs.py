@@ -60,6 +60,8 @@ class StopReason(StrEnum):
     DRAIN = "drain"
     CANCEL = "cancel"
     TIMEOUT = "timeout"
+    #: The lease is another worker's now: whatever this run still does counts for nothing.
+    LOST = "lost"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
