@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
+from dockwork.errors import DockworkError
 
 # --- producers ---------------------------------------------------------------------------------------------
 
@@ -393,6 +394,16 @@ class Sample:
     loading: bool = False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleRequest:
+    """What `samples` asks of one queue; the fields are those of `sample`."""
+
+    queue: QueueName
+    horizon_ms: int
+    template_hash: str = ""
+    cold: bool = False
+
+
 class RevokeCause(StrEnum):
     EVICTED = "evicted"  #: the delivery is given back
     DIED = "died"  #: the container died by itself: the delivery stays counted
@@ -567,6 +578,13 @@ class Store(Protocol):
         self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
     ) -> Sample:
         """`cold`: (re)set the cold flag for 60 s, so that the first claimable job publishes a wake."""
+        ...
+
+    async def samples(self, requests: Sequence[SampleRequest]) -> list[Sample | DockworkError]:
+        """One sample per request, in order, in one pipeline: a queue whose script failed has its error there.
+
+        Raises StoreUnavailable, OutcomeUnknown or AccessDenied when the connection itself gave nothing.
+        """
         ...
 
     async def quiesce(self, queue: QueueName, requests: Mapping[str, str]) -> Mapping[str, int]:
