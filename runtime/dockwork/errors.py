@@ -32,8 +32,11 @@ def require(condition: bool, field: str, *, expected: str, got: object) -> None:
 class InvalidArgs(DockworkError, ValueError):
     """The arguments do not fit the job type's signature. Nothing was stored.
 
-    path      where, such as ``to.0``
+    path            where, such as ``to.0``
+    stored_schema   hash of the schema that stored arguments once passed; "" for a producer's
     """
+
+    stored_schema: str = ""
 
     def __init__(self, job_type: str, path: str, *, expected: str, got: str) -> None:
         self.job_type = job_type
@@ -41,6 +44,10 @@ class InvalidArgs(DockworkError, ValueError):
         self.expected = expected
         self.got = got
         super().__init__(f"{job_type}: argument {path}: expected {expected}, got {got}")
+
+
+class Undecodable(DockworkError):
+    """A stored envelope cannot be read. The message says why and quotes nothing of it."""
 
 
 class QueueFull(DockworkError):
@@ -82,7 +89,14 @@ class SchemaMismatch(DockworkError):
 
 
 class StoreUnavailable(DockworkError):
-    """Redis could not be reached, and nothing was sent."""
+    """Redis could not be reached, and nothing was sent.
+
+    why       ``connect``, ``tls``, ``timeout``, ``loading`` or ``read_only``
+    """
+
+    def __init__(self, message: str = "Redis could not be reached", why: str = "connect") -> None:
+        self.why = why
+        super().__init__(message)
 
 
 class OutcomeUnknown(DockworkError):
