@@ -1,0 +1,265 @@
+"""A handler's signature as a schema: what may be enqueued, as what it is stored, what the handler gets.
+
+Arguments are bound to parameter names and stored as one JSON object. An argument that was not given is not
+stored: the handler's own default fills it when it runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
+
+from pydantic import (
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
+from pydantic.errors import PydanticInvalidForJsonSchema
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, to_json
+
+from dockwork.core.codec import Opened, open_envelope
+from dockwork.core.jobs import Context
+from dockwork.errors import InvalidArgs, InvalidValue, require
+
+#: JSON has neither bytes nor infinities; these come back as they went in.
+_READING = ConfigDict(
+    extra="forbid", ser_json_bytes="base64", val_json_bytes="base64", ser_json_inf_nan="strings"
+)
+#: A TypedDict's own configuration reaches its validator, but not the serializer at the top.
+_WRITING = CoreConfig(ser_json_bytes="base64", ser_json_inf_nan="strings")
+
+#: Called as a function: the fields are known only when a handler is.
+_typed_dict: Any = vars(typing_extensions)["TypedDict"]
+
+_UNBINDABLE: Mapping[Any, str] = {
+    inspect.Parameter.VAR_POSITIONAL: "*",
+    inspect.Parameter.VAR_KEYWORD: "**",
+    inspect.Parameter.POSITIONAL_ONLY: "positional-only ",
+}
+
+
+class Signature:
+    """The schema of one job type.
+
+    context_parameter   the name of the parameter annotated `Context`, which no schema shows; None without one
+    schema_hash         16 hex digits of the JSON Schema, titles and descriptions aside
+    """
+
+    def __init__(self, job_type: str, fn: Callable[..., Any]) -> None:
+        self.job_type = job_type
+        parameters, hints = _parameters(job_type, fn)
+        self.context_parameter = _context_parameter(job_type, parameters, hints)
+        self._names = tuple(name for name in parameters if name != self.context_parameter)
+        self._positional = tuple(
+            n for n in self._names if parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY
+        )
+        fields: dict[str, Any] = {
+            name: _field(hints.get(name, Any), parameters[name].default) for name in self._names
+        }
+        arguments = _typed_dict(f"{fn.__name__}_arguments", fields)
+        arguments.__pydantic_config__ = _READING
+        self._adapter: TypeAdapter[dict[str, Any]] = _adapter(job_type, arguments)
+        self._dumper = SchemaSerializer(self._adapter.core_schema, _WRITING)
+        self._opener: TypeAdapter[dict[str, Any]] = _adapter(job_type, _envelope_of(arguments))
+        self._result = _result_adapter(hints.get("return", Any))
+        self._result_dumper = SchemaSerializer(self._result.core_schema, _WRITING)
+        self.json_schema = _with_defaults(_json_schema(job_type, self._adapter), parameters)
+        self.schema_hash = schema_hash(self.json_schema)
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name. Raises InvalidArgs for those that no parameter takes."""
+        if len(args) > len(self._positional):
+            expected = f"at most {len(self._positional)} positional arguments"
+            raise InvalidArgs(self.job_type, str(len(args) - 1), expected=expected, got=str(len(args)))
+        bound = dict(zip(self._positional, args, strict=False))
+        for name, value in kwargs.items():
+            if name in bound:
+                raise InvalidArgs(self.job_type, name, expected="one value", got="two, by place and by name")
+            bound[name] = value
+        return bound
+
+    def dump(self, arguments: Mapping[str, Any]) -> bytes:
+        """`arguments`, checked, as the JSON object that is stored. Raises InvalidArgs with the path."""
+        try:
+            return self._dumper.to_json(self._adapter.validate_python(arguments))
+        except ValidationError as error:
+            raise self._invalid(error) from None
+        except PydanticSerializationError as error:
+            raise InvalidArgs(
+                self.job_type, "", expected="values that JSON can carry", got=str(error)
+            ) from None
+
+    def load(self, arguments: bytes | Mapping[str, Any]) -> dict[str, Any]:
+        """What the handler gets for the stored JSON object `arguments`. Raises InvalidArgs with the path."""
+        raw = arguments if isinstance(arguments, bytes) else to_json(arguments)
+        try:
+            return self._adapter.validate_json(raw)
+        except ValidationError as error:
+            raise self._invalid(error) from None
+
+    def open(self, data: bytes) -> Opened:
+        """An envelope with its arguments checked, in one pass over its bytes.
+
+        Raises    Undecodable if this is no envelope; InvalidArgs if the arguments do not fit, with
+                  `stored_schema` = the schema hash under which they were enqueued
+        """
+        try:
+            found = self._opener.validate_json(data)
+        except ValidationError:
+            envelope = open_envelope(data)
+            try:
+                arguments = self.load(envelope.args)
+            except InvalidArgs as error:
+                error.stored_schema = envelope.schema
+                raise
+            return Opened(
+                type=envelope.type,
+                arguments=arguments,
+                headers=envelope.headers,
+                schema=envelope.schema,
+                options=envelope.options,
+            )
+        return Opened(
+            type=found["type"],
+            arguments=found["args"],
+            headers=found["headers"],
+            schema=found["schema"],
+            options=found["opts"],
+        )
+
+    def dump_result(self, value: Any) -> bytes:
+        """What the handler returned, as JSON. Raises InvalidValue if JSON cannot carry it."""
+        try:
+            return self._result_dumper.to_json(value, warnings=False)
+        except PydanticSerializationError:
+            expected = "a value that JSON can carry"
+            raise InvalidValue(
+                f"result of {self.job_type}", expected=expected, got=type(value).__name__
+            ) from None
+
+    def load_result(self, data: bytes) -> Any:
+        """A stored result as the handler's return type."""
+        return self._result.validate_json(data)
+
+    def _invalid(self, error: ValidationError) -> InvalidArgs:
+        first = error.errors(include_url=False, include_context=False)[0]
+        path = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            return InvalidArgs(self.job_type, path, expected="a value", got="nothing")
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(self._names) or "none"
+            return InvalidArgs(
+                self.job_type, path, expected=f"one of the parameters ({known})", got="another name"
+            )
+        expected = first["msg"].removeprefix("Input should be ")
+        return InvalidArgs(self.job_type, path, expected=expected, got=type(first["input"]).__name__)
+
+
+def schema_hash(json_schema: Mapping[str, Any]) -> str:
+    """16 hex digits that change when what may be enqueued does."""
+    plain = json.dumps(_without_words(json_schema), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(plain.encode()).hexdigest()[:16]
+
+
+def _parameters(
+    job_type: str, fn: Callable[..., Any]
+) -> tuple[Mapping[str, inspect.Parameter], Mapping[str, Any]]:
+    parameters = inspect.signature(fn).parameters
+    for name, parameter in parameters.items():
+        kind = _UNBINDABLE.get(parameter.kind)
+        expected = "parameters that are bound by name"
+        require(kind is None, f"job type {job_type}", expected=expected, got=f"{kind}{name}")
+    return parameters, get_type_hints(fn, include_extras=True)
+
+
+def _context_parameter(
+    job_type: str, parameters: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]
+) -> str | None:
+    found = [name for name in parameters if _is_context(hints.get(name))]
+    require(len(found) < 2, f"job type {job_type}", expected="one parameter annotated Context", got=found)
+    return found[0] if found else None
+
+
+def _is_context(hint: Any) -> bool:
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return hint is Context or Context in get_args(hint)
+
+
+def _field(hint: Any, default: Any) -> Any:
+    return hint if default is inspect.Parameter.empty else NotRequired[hint]
+
+
+def _envelope_of(arguments: Any) -> Any:
+    return TypedDict(
+        "Envelope",
+        {
+            "v": int,
+            "type": str,
+            "args": arguments,
+            "headers": dict[str, str],
+            "schema": str,
+            "opts": dict[str, Any],
+        },
+    )
+
+
+def _adapter(job_type: str, type_: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(type_)
+    except (PydanticSchemaGenerationError, PydanticUserError) as error:
+        raise _not_json(job_type, error) from error
+
+
+def _json_schema(job_type: str, adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    try:
+        return adapter.json_schema()
+    except (PydanticInvalidForJsonSchema, PydanticUserError) as error:
+        raise _not_json(job_type, error) from error
+
+
+def _not_json(job_type: str, error: Exception) -> InvalidValue:
+    reason = str(error).splitlines()[0]
+    return InvalidValue(
+        f"job type {job_type}", expected="parameters of types that JSON can carry", got=reason
+    )
+
+
+def _result_adapter(hint: Any) -> TypeAdapter[Any]:
+    try:
+        return TypeAdapter(hint, config=ConfigDict(val_json_bytes="base64"))
+    except PydanticUserError:
+        pass  # a model, a TypedDict or a dataclass brings its own configuration
+    try:
+        return TypeAdapter(hint)
+    except (PydanticUserError, PydanticSchemaGenerationError):
+        return TypeAdapter(Any)
+
+
+def _with_defaults(schema: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
+    for name, field in schema.get("properties", {}).items():
+        default = parameters[name].default
+        if default is inspect.Parameter.empty or "default" in field:
+            continue
+        try:
+            field["default"] = json.loads(to_json(default))
+        except (PydanticSerializationError, ValueError):
+            continue  # a sentinel, say: the schema then only says that the argument may be left out
+    return schema
+
+
+def _without_words(schema: Any) -> Any:
+    if isinstance(schema, dict):
+        return {
+            key: _without_words(value)
+            for key, value in schema.items()
+            if not (key in {"title", "description"} and isinstance(value, str))
+        }
+    if isinstance(schema, list):
+        return [_without_words(each) for each in schema]
+    return schema
