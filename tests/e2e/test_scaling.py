@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from conftest import SPACE, House, Redis
+from support.house import House, Redis
 from support.producer import Producer
 from support.waiting import until
 
 pytestmark = pytest.mark.timeout(420)
-
-
-@pytest.fixture
-def producer(redis_of: Redis) -> Iterator[Producer]:
-    with Producer(redis_of.url(), namespace=SPACE) as made:
-        yield made
 
 
 @pytest.mark.covers("OP-142", "OP-074", "OP-163", "OP-201")
