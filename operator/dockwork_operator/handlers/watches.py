@@ -1,0 +1,193 @@
+"""kopf delivers the watch events, and nothing else: each one is handed to the operator's own event loop.
+
+kopf runs in a thread with a loop of its own: at its end it cancels every task made in its loop after its start, and
+none of those may be ours. A watch that is refused ends all of kopf, so access is checked before, and the end of this
+thread ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import random
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import kopf
+
+from dockwork_operator.kube.credentials import Login, ServiceAccount, load_configuration
+from dockwork_operator.kube.resources import LABELLED, WATCHED, Resource
+from dockwork_operator.logs import EventLog
+from dockwork_operator.observe.cache import QUEUE_LABEL
+
+log = EventLog(__name__)
+
+#: Takes (resource, event type, object); runs on the operator's loop.
+Sink = Callable[[Resource, str | None, dict[str, Any]], None]
+
+TOKEN_FOR = timedelta(minutes=10)
+
+
+class Backoffs:
+    """1 to 30 s with jitter, eight times; an object that gives a new iterator to each request, as kopf needs."""
+
+    def __iter__(self) -> Iterator[float]:
+        for attempt in range(8):
+            # Half of the wait is random: many watches that broke together do not come back together.
+            yield min(30.0, 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which namespaces are watched; None means the whole cluster."""
+
+    namespaces: tuple[str, ...] | None
+
+
+class Watches:
+    """The thread in which kopf runs.
+
+    ended      called on the operator's loop when kopf ends without being asked to; the process must end then
+    """
+
+    def __init__(
+        self, scope: Scope, *, login: Login, identity: str, sink: Sink, ended: Callable[[BaseException | None], None]
+    ) -> None:
+        self._scope = scope
+        self._login = login
+        self._identity = identity
+        self._sink = sink
+        self._ended = ended
+        self._stop = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """Ask kopf to end; does not wait. The thread is a daemon: it never keeps the process alive."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            asyncio.run(self._operate())
+        except BaseException as caught:  # noqa: BLE001 -- whatever ends the watches must end the process
+            error = caught
+        if not self._stop.is_set():
+            self._hand_over(self._ended, error)
+
+    async def _operate(self) -> None:
+        registry = kopf.OperatorRegistry()
+        _register(registry, self._deliver, self._login)
+        await kopf.operator(
+            registry=registry,
+            settings=kopf_settings(),
+            identity=kopf_identity(self._identity),
+            standalone=True,
+            clusterwide=self._scope.namespaces is None,
+            namespaces=self._scope.namespaces or (),
+            stop_flag=self._stop,
+        )
+
+    def _deliver(self, resource: Resource, kind: str | None, raw: dict[str, Any]) -> None:
+        self._hand_over(self._sink, resource, kind, raw)
+
+    def _hand_over(self, call: Callable[..., None], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            log.debug("event_after_the_end")
+
+
+def kopf_identity(name: str) -> Any:
+    """The type is private to kopf; without an identity it asks for the passwd entry of a uid that has none."""
+    from kopf._core.engines.peering import Identity
+
+    return Identity(name)
+
+
+def kopf_settings() -> kopf.OperatorSettings:
+    """Every choice that differs from kopf's own; the reasons are in docs/spec/operator.md, OP-300."""
+    settings = kopf.OperatorSettings()
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.watching.server_timeout = 300
+    settings.watching.client_timeout = 310
+    settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = 70
+    settings.watching.reconnect_backoff = 1
+    settings.watching.chunk_size = 500
+    for resource in LABELLED:
+        settings.watching.label_selectors[_selector(resource)] = QUEUE_LABEL
+    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = 10
+    settings.networking.enforce_retry_after = True
+    settings.networking.error_backoffs = Backoffs()
+    settings.queueing.worker_limit = 50
+    settings.queueing.idle_timeout = 5
+    settings.posting.enabled = False
+    settings.posting.loggers = False
+    settings.persistence.finalizer = "dockwork.dev/kopf"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="dockwork.dev", v1=False)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="dockwork.dev", v1=False)
+    settings.execution.max_workers = 4
+    settings.process.ultimate_exiting_timeout = 25
+    return settings
+
+
+def _selector(resource: Resource) -> Any:
+    return (resource.group, resource.version, resource.plural) if resource.group else (resource.version, resource.plural)
+
+
+def _register(registry: kopf.OperatorRegistry, deliver: Sink, login: Login) -> None:
+    """One `on.event` per watched resource, by group, version and plural, and the login."""
+
+    @kopf.on.login(registry=registry, backoff=2, retries=1000)
+    async def log_in(**_: object) -> kopf.ConnectionInfo:
+        return await connection_info(login)
+
+    for resource in WATCHED:
+        _watch(registry, resource, deliver)
+
+
+def _watch(registry: kopf.OperatorRegistry, resource: Resource, deliver: Sink) -> None:
+    async def changed(event: dict[str, Any], **_: object) -> None:
+        deliver(resource, event["type"], event["object"])
+
+    changed.__name__ = f"{resource.plural}_changed"
+    # The core group is "" here: a bare ("v1", "pods") would be read as a group.
+    kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(changed)
+
+
+async def connection_info(login: Login) -> kopf.ConnectionInfo:
+    """How kopf logs in; in a pod the token is good for 10 minutes and then read again."""
+    configuration = await load_configuration(login)
+    auth = await configuration.auth_settings()
+    token = str(auth["BearerToken"]["value"]).split()[-1] if "BearerToken" in auth else None
+    expiration = None
+    if isinstance(login, ServiceAccount):
+        expiration = _utc_now() + TOKEN_FOR
+    return kopf.ConnectionInfo(
+        server=configuration.host,
+        ca_path=configuration.ssl_ca_cert,
+        insecure=not configuration.verify_ssl,
+        scheme="Bearer" if token else None,
+        token=token,
+        certificate_path=configuration.cert_file,
+        private_key_path=configuration.key_file,
+        expiration=expiration,
+    )
+
+
+def _utc_now() -> datetime:
+    from dockwork.clock import utc_now
+
+    return utc_now()
