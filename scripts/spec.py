@@ -55,9 +55,7 @@ def _named(decorators: list[ast.expr]) -> list[str]:
     return [
         argument.value
         for call in decorators
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "covers"
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "covers"
         for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
     ]

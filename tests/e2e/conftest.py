@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from support.cluster import Cluster
 from support.house import RELEASE, SPACE, SYSTEM, House, Redis, bed, install
 from support.producer import Producer
@@ -32,7 +33,9 @@ def house() -> Iterator[House]:
 @pytest.fixture(scope="session")
 def redis_of(house: House) -> Iterator[Redis]:
     until(
-        lambda: house.cluster.get("secret", "dockwork-redis", namespace=SPACE), within=60, what="the Redis Secret"
+        lambda: house.cluster.get("secret", "dockwork-redis", namespace=SPACE),
+        within=60,
+        what="the Redis Secret",
     )
     found = Redis(house=house)
     yield found

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+
 from dockwork.core.states import State
 from support.house import SPACE, SYSTEM, House, Redis
 from support.producer import Producer
@@ -99,7 +100,9 @@ def test_the_redis_pod_is_deleted_under_load_and_nothing_is_lost(
     until(ended(redis_of, "outage", len(keys)), within=180, every=1, what="every job ended")
     assert set(redis_of.counts("outage", "ended")) == set(keys)
     restarts = [
-        status["restartCount"] for pod in house.pods("outage") for status in pod["status"].get("containerStatuses", [])
+        status["restartCount"]
+        for pod in house.pods("outage")
+        for status in pod["status"].get("containerStatuses", [])
     ]
     assert restarts == [0] * len(restarts), "an outage of Redis restarts no worker"
     house.delete("outage")
@@ -130,9 +133,14 @@ def test_the_leader_is_killed_in_the_middle_of_a_scale_down_and_no_job_is_cut(
     house.queue("leaderless", scaling={"minReplicas": 3, "maxReplicas": 3})
     until(lambda: len(house.live_pods("leaderless")) == 3, within=120, every=0.5, what="three pods")
     keys = [f"k{n}" for n in range(20)]
-    producer.enqueue_many("leaderless", "work", [{"run": "leaderless", "key": k, "seconds": 20} for k in keys])
+    producer.enqueue_many(
+        "leaderless", "work", [{"run": "leaderless", "key": k, "seconds": 20} for k in keys]
+    )
     until(
-        lambda: len(redis_of.counts("leaderless", "began")) == len(keys), within=60, every=0.5, what="all jobs run"
+        lambda: len(redis_of.counts("leaderless", "began")) == len(keys),
+        within=60,
+        every=0.5,
+        what="all jobs run",
     )
     house.queue("leaderless", scaling={"minReplicas": 0, "maxReplicas": 1})
     leader = until(house.leader, within=60, every=0.5, what="a leader")
@@ -162,7 +170,10 @@ def test_a_wrong_password_is_a_condition_and_a_log_line_without_the_secret(house
         scaling={"minReplicas": 1, "maxReplicas": 1},
     )
     seen = until(
-        lambda: house.condition("locked-out", "RedisReachable").get("reason"), within=60, every=1, what="a condition"
+        lambda: house.condition("locked-out", "RedisReachable").get("reason"),
+        within=60,
+        every=1,
+        what="a condition",
     )
     assert seen == "AuthFailed"
     told = json.dumps(house.cluster.get("queues.dockwork.dev", "locked-out", namespace=SPACE))

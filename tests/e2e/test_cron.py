@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Callable
 
 import pytest
+
 from support.house import SPACE, SYSTEM, House, Redis
 from support.waiting import until
 
@@ -20,6 +23,15 @@ def a_cronjob(name: str, **spec: object) -> dict[str, object]:
         "metadata": {"name": name, "namespace": SPACE},
         "spec": spec,
     }
+
+
+def kill_the_leader_at_a_multiple_of(seconds: int, house: House, now: Callable[[], float]) -> None:
+    """End the leading operator just before the next such second, and wait for its successor."""
+    leader = until(house.leader, within=60, every=0.2, what="a leader")
+    due = (now() // seconds + 1) * seconds
+    until(lambda: now() >= due - 0.2, within=seconds + 5, every=0.02, what="just before the second")
+    house.kill_now(SYSTEM, leader)
+    until(lambda: house.leader() not in ("", leader), within=60, every=0.5, what="a new leader")
 
 
 @pytest.mark.covers("OP-253", "OP-250")
@@ -45,21 +57,19 @@ def test_the_leader_is_killed_at_the_cron_second_and_each_instant_is_one_job(
             ids.update(i for i in fields.get("ids", "").split(",") if i.startswith("cron-"))
         return sorted(int(i.rsplit("-", 1)[1]) for i in ids)
 
+    def now() -> float:
+        """Redis TIME, in seconds."""
+        whole, micros = client.time()  # type: ignore[misc]
+        return float(whole) + float(micros) / 1e6
+
     until(fired, within=60, every=0.5, what="a first tick")
     for _ in range(KILLS):
-        seconds, micros = client.time()  # type: ignore[misc]
-        due = (seconds // 5 + 1) * 5
-        until(
-            lambda due=due: client.time()[0] + client.time()[1] / 1e6 >= due - 0.2,  # type: ignore[index,misc]
-            within=10, every=0.02, what="just before the second",
-        )  # fmt: skip
-        leader = until(house.leader, within=60, every=0.2, what="a leader")
-        house.kill_now(SYSTEM, leader)
-        until(lambda: house.leader() not in ("", leader), within=60, every=0.5, what="a new leader")
+        kill_the_leader_at_a_multiple_of(5, house, now)
 
-    last = client.time()[0]  # type: ignore[index]
-    instants = until(lambda: (f := fired()) if f and f[-1] >= last * 1000 else [], within=60, every=0.5, what="ticks on")
-    steps = {b - a for a, b in zip(instants, instants[1:], strict=False)}
+    end = now()
+    until(lambda: fired()[-1] >= end * 1000, within=60, every=0.5, what="the ticks go on")
+    instants = fired()
+    steps = {later - earlier for earlier, later in itertools.pairwise(instants)}
     assert steps == {5000}, f"an instant is missing or double: {instants}"
     house.cluster.kubectl("delete", "queuecronjobs.dockwork.dev", "each-five", "-n", SPACE)
     house.delete("ticks")
@@ -81,7 +91,9 @@ def test_an_inline_worker_is_there_for_its_tick_and_gone_after_it(house: House, 
         )
     )
     until(lambda: redis_of.counts("alone", "ended").get("tick"), within=150, every=1, what="a tick ran")
-    owner = house.cluster.get("queues.dockwork.dev", "alone", namespace=SPACE)["metadata"]["ownerReferences"][0]
+    owner = house.cluster.get("queues.dockwork.dev", "alone", namespace=SPACE)["metadata"]["ownerReferences"][
+        0
+    ]
     assert owner["kind"] == "CronJob"
     house.cluster.kubectl("delete", "queuecronjobs.dockwork.dev", "alone", "-n", SPACE)
     until(

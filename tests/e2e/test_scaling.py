@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.house import House, Redis
 from support.producer import Producer
 from support.waiting import until
@@ -14,8 +15,15 @@ pytestmark = pytest.mark.timeout(420)
 def test_two_thousand_jobs_take_a_queue_from_zero_to_many_and_back(
     house: House, redis_of: Redis, producer: Producer
 ) -> None:
-    house.queue("burst", scaling={"minReplicas": 0, "maxReplicas": 5, "expectedDuration": "200ms", "drainTarget": "5s"})
-    until(lambda: house.condition("burst", "Ready").get("status") == "True", within=60, what="the Queue is ready")
+    house.queue(
+        "burst",
+        scaling={"minReplicas": 0, "maxReplicas": 5, "expectedDuration": "200ms", "drainTarget": "5s"},
+    )
+    until(
+        lambda: house.condition("burst", "Ready").get("status") == "True",
+        within=60,
+        what="the Queue is ready",
+    )
     assert house.pods("burst") == []
     keys = [f"k{n}" for n in range(2000)]
 
@@ -46,11 +54,18 @@ def test_a_new_version_rolls_out_under_load_and_no_job_is_cut(
     house.queue("rolling", scaling=scaling)
     keys = [f"k{n}" for n in range(600)]
     producer.enqueue_many("rolling", "work", [{"run": "rolling", "key": key, "seconds": 1} for key in keys])
-    until(lambda: len(redis_of.counts("rolling", "ended")) > 60, within=90, every=0.5, what="the first jobs ended")
+    until(
+        lambda: len(redis_of.counts("rolling", "ended")) > 60,
+        within=90,
+        every=0.5,
+        what="the first jobs ended",
+    )
 
     house.queue("rolling", version="2", scaling=scaling)
 
-    until(lambda: len(redis_of.counts("rolling", "ended")) == len(keys), within=180, every=0.5, what="all ended")
+    until(
+        lambda: len(redis_of.counts("rolling", "ended")) == len(keys), within=180, every=0.5, what="all ended"
+    )
     assert redis_of.counts("rolling", "ended") == dict.fromkeys(keys, 1)
     assert redis_of.counts("rolling", "began") == dict.fromkeys(keys, 1)
     assert set(redis_of.counts("rolling", "versions")) == {"1", "2"}

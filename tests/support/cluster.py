@@ -28,10 +28,17 @@ class CommandFailed(AssertionError):
 def run(*command: str | Path, input: str | None = None, check: bool = True, timeout: float = 120) -> str:
     """Standard output of `command`; CommandFailed with both outputs if it failed and `check` is set."""
     done = subprocess.run(
-        [str(part) for part in command], input=input, capture_output=True, text=True, timeout=timeout, check=False
+        [str(part) for part in command],
+        input=input,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
     )
     if check and done.returncode != 0:
-        raise CommandFailed(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise CommandFailed(
+            f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
     return done.stdout
 
 
@@ -46,9 +53,17 @@ class Cluster:
         """The bed's cluster, or the one that DOCKWORK_TEST_KUBECONFIG names."""
         return cls(kubeconfig=kubeconfig_for_tests())
 
-    def kubectl(self, *args: str | Path, input: str | None = None, check: bool = True, timeout: float = 120) -> str:
+    def kubectl(
+        self, *args: str | Path, input: str | None = None, check: bool = True, timeout: float = 120
+    ) -> str:
         return run(
-            program_path("kubectl"), "--kubeconfig", self.kubeconfig, *args, input=input, check=check, timeout=timeout
+            program_path("kubectl"),
+            "--kubeconfig",
+            self.kubeconfig,
+            *args,
+            input=input,
+            check=check,
+            timeout=timeout,
         )
 
     def helm(self, *args: str | Path, timeout: float = 240) -> str:

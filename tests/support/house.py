@@ -73,10 +73,16 @@ class House:
 
     def kill_now(self, namespace: str, pod: str) -> None:
         """End a pod without any grace."""
-        self.cluster.kubectl("delete", "pod", pod, "-n", namespace, "--grace-period=0", "--force", "--wait=false")
+        self.cluster.kubectl(
+            "delete", "pod", pod, "-n", namespace, "--grace-period=0", "--force", "--wait=false"
+        )
 
     def redis_pod(self) -> str:
-        return str(self.cluster.pods(namespace=SYSTEM, selector="app.kubernetes.io/component=redis")[0]["metadata"]["name"])
+        return str(
+            self.cluster.pods(namespace=SYSTEM, selector="app.kubernetes.io/component=redis")[0]["metadata"][
+                "name"
+            ]
+        )
 
 
 def install(cluster: Cluster) -> None:
@@ -107,7 +113,9 @@ class Redis:
     def url(self) -> str:
         """A URL that this process can reach."""
         if self._forward is None:
-            self._forward = self.house.cluster.port_forward(f"pod/{self.house.redis_pod()}", 6379, namespace=SYSTEM)
+            self._forward = self.house.cluster.port_forward(
+                f"pod/{self.house.redis_pod()}", 6379, namespace=SYSTEM
+            )
             self._port = self._forward.__enter__()
         secret = self.house.cluster.secret("dockwork-redis", "url", namespace=SPACE)
         credentials = secret.split("://", 1)[1].rsplit("@", 1)[0]

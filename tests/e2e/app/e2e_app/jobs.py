@@ -7,7 +7,6 @@ import os
 import time
 
 from dockwork import App, Backoff
-
 from e2e_app import receipts
 
 app = App("e2e")
