@@ -71,6 +71,7 @@ class Condition(StrEnum):
     SCALING_LIMITED = "ScalingLimited"
     REDIS_REACHABLE = "RedisReachable"
     REDIS_SAFE = "RedisSafe"
+    PAUSED = "Paused"
     STRANDED_JOBS = "StrandedJobs"
     SUSPENDED = "Suspended"
     MISSED_RUNS = "MissedRuns"
@@ -102,11 +103,13 @@ class Reason(StrEnum):
     ROLLOUT_IN_PROGRESS = "RolloutInProgress"
     PROGRESS_DEADLINE_EXCEEDED = "ProgressDeadlineExceeded"
     COMPLETE = "Complete"
+    HELD = "Held"
     # Degraded
     CRASH_LOOP = "CrashLoop"
     FORBIDDEN = "Forbidden"
     APPLY_REJECTED = "ApplyRejected"
     NAME_CONFLICT = "NameConflict"
+    REPLICAS_CONTESTED = "ReplicasContested"
     NONE = "None"
     # scaling
     AUTO = "Auto"
@@ -128,6 +131,9 @@ class Reason(StrEnum):
     EVICTION_POLICY = "EvictionPolicy"
     MEMORY_HIGH = "MemoryHigh"
     CLOCK_SKEW = "ClockSkew"
+    # paused
+    BY_HAND = "ByHand"
+    RUNNING = "Running"
     # stranded work
     UNKNOWN_TYPE = "UnknownType"
     NO_LIVE_VERSION = "NoLiveVersion"

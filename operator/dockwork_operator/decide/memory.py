@@ -20,7 +20,6 @@ from dockwork_operator.decide.plan import (
     FailureKind,
     Plan,
     QueueSettings,
-    Quiesce,
     Scale,
     Unquiesce,
 )
@@ -137,7 +136,6 @@ class Memory:
     failures: int = 0
     #: What the plan wants remembered of an action that it contains, if it is carried out.
     wanted: int | None = None
-    pending_scale_down: ScaleDown | None = None
 
 
 def seed_memory(status: Mapping[str, Any], expected: timedelta, now: datetime) -> Memory:
@@ -188,9 +186,6 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
                 down = memory.scale_down
                 if down is not None and action.resource_version is not None:
                     memory = replace(memory, scale_down=replace(down, stage=Stage.SCALED, scaled_at=now))
-            case Quiesce():
-                if memory.pending_scale_down is not None:
-                    memory = replace(memory, scale_down=memory.pending_scale_down, pending_scale_down=None)
             case Unquiesce(pods=pods):
                 memory = replace(memory, scale_down=_without(memory.scale_down, pods))
             case _:
@@ -198,14 +193,12 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
     if applied.status_written:
         memory = replace(memory, status_written_at=now)
     if applied.failure is None:
-        return replace(memory, failure=None, failed_at=None, failures=0, pending_scale_down=None)
     conflict = applied.failure.kind is FailureKind.CONFLICT
     return replace(
         memory,
         failure=memory.failure if conflict else applied.failure,
         failed_at=now,
         failures=memory.failures + 1,
-        pending_scale_down=None,
     )
 
 
