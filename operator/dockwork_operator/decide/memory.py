@@ -1,7 +1,7 @@
 """What the operator remembers of one Queue between reconciles. Losing it costs patience, never a job.
 
 `decide_queue` returns the memory with what it saw; `remember` adds what was really done. A new process starts
-with `seed_memory`, which reads the status back (OP-143): scaling up is allowed at once, down only after a full
+with `seed_memory`, which reads the status back (OP-143): up is allowed at once, down only after a whole
 window.
 """
 
@@ -193,6 +193,7 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
     if applied.status_written:
         memory = replace(memory, status_written_at=now)
     if applied.failure is None:
+        return replace(memory, failure=None, failed_at=None, failures=0)
     conflict = applied.failure.kind is FailureKind.CONFLICT
     return replace(
         memory,

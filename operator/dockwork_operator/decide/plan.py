@@ -1,8 +1,8 @@
 """What is to be done: the frozen outputs of `decide_queue`, and how their outcome comes back.
 
 Every action knows its reason. `apply` carries the actions out in the order of `Plan.actions` (Redis config,
-template, un-quiesce, scale, quiesce, cost, delete), stops at the first failure, then writes the status and emits
-the events. What was really done returns as `Applied`, and `memory.remember` folds it in.
+template, un-quiesce, scale, quiesce, cost, delete), stops at the first failure, then writes the status and
+emits the events. What was really done returns as `Applied`, and `memory.remember` folds it in.
 """
 
 from __future__ import annotations

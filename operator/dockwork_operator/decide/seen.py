@@ -1,7 +1,7 @@
 """What was observed: the frozen inputs of `decide_queue`.
 
-`observe` fills these values; nothing here asks the world. The functions at the end read raw API objects (dicts,
-as a watch delivers them) into values, so that a cache can stay a cache of dicts.
+`observe` fills these values; nothing here asks the world. The functions at the end read raw API objects (the
+dicts of a watch) into values, so that a cache can stay a cache of dicts.
 
 Redis values are this package's own, and mirror `dockwork.store.protocol`: decisions know no store.
 """
