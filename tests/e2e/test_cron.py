@@ -42,7 +42,7 @@ def test_the_leader_is_killed_at_the_cron_second_and_each_instant_is_one_job(
     house.cluster.apply(
         a_cronjob(
             "each-five",
-            every="5s",
+            schedule="@every 5s",
             queueRef={"name": "ticks"},
             job={"type": "work", "args": {"run": "ticks", "key": "tick"}},
         )
