@@ -10,8 +10,9 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
+import typing_extensions
 from pydantic import (
     ConfigDict,
     PydanticSchemaGenerationError,
@@ -196,17 +197,14 @@ def _field(hint: Any, default: Any) -> Any:
 
 
 def _envelope_of(arguments: Any) -> Any:
-    return TypedDict(
-        "Envelope",
-        {
-            "v": int,
-            "type": str,
-            "args": arguments,
-            "headers": dict[str, str],
-            "schema": str,
-            "opts": dict[str, Any],
-        },
-    )
+    fields = {
+        "type": str,
+        "args": arguments,
+        "headers": dict[str, str],
+        "schema": str,
+        "opts": dict[str, Any],
+    }
+    return _typed_dict("Envelope", {"v": Literal[1], **fields})
 
 
 def _adapter(job_type: str, type_: Any) -> TypeAdapter[Any]:
