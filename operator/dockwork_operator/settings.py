@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from dockwork.errors import InvalidValue
+from dockwork_operator.constants import LEASE_NAME
 
 EVERY_NAMESPACE = "*"
 
@@ -25,7 +26,7 @@ class Settings:
     pod_name: str = "dockwork-operator"
     """Half of the identity in the Lease (POD_NAME); the other half is random, for the same pod may come back."""
 
-    lease_name: str = "dockwork-operator"
+    lease_name: str = LEASE_NAME
     """Name of the Lease (DOCKWORK_LEASE_NAME); two installations in one namespace need two."""
 
     redis_secret: str = "dockwork-redis"
@@ -34,8 +35,8 @@ class Settings:
     redis_url_key: str = "url"
     """Its key with the URL (DOCKWORK_DEFAULT_REDIS_URL_KEY)."""
 
-    redis_ca_key: str = "ca"
-    """Its key with a certificate authority; used when the Secret has it (DOCKWORK_DEFAULT_REDIS_CA_KEY)."""
+    redis_ca_key: str = ""
+    """Its key with a certificate authority; empty = there is none (DOCKWORK_DEFAULT_REDIS_CA_KEY)."""
 
     tick: timedelta = timedelta(seconds=2)
     """Time between two looks at each Redis (DOCKWORK_TICK_SECONDS, 0.2 to 60, default 2)."""
@@ -77,10 +78,10 @@ class Settings:
             namespaces=_namespaces(environ.get("DOCKWORK_WATCH_NAMESPACES", "")),
             own_namespace=environ.get("POD_NAMESPACE") or "default",
             pod_name=environ.get("POD_NAME") or "dockwork-operator",
-            lease_name=environ.get("DOCKWORK_LEASE_NAME") or "dockwork-operator",
+            lease_name=environ.get("DOCKWORK_LEASE_NAME") or LEASE_NAME,
             redis_secret=environ.get("DOCKWORK_DEFAULT_REDIS_SECRET") or "dockwork-redis",
             redis_url_key=environ.get("DOCKWORK_DEFAULT_REDIS_URL_KEY") or "url",
-            redis_ca_key=environ.get("DOCKWORK_DEFAULT_REDIS_CA_KEY") or "ca",
+            redis_ca_key=environ.get("DOCKWORK_DEFAULT_REDIS_CA_KEY") or "",
             tick=timedelta(seconds=_number(environ, "DOCKWORK_TICK_SECONDS", 2, 0.2, 60)),
             requests_per_second=_number(environ, "DOCKWORK_MAX_QPS", 20, 1, 1000),
             max_concurrent_rollouts=int(_number(environ, "DOCKWORK_MAX_CONCURRENT_ROLLOUTS", 5, 1, 1000)),

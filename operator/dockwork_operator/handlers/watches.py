@@ -12,15 +12,16 @@ import dataclasses
 import random
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import kopf
 
+from dockwork import clock
+from dockwork_operator.constants import LABEL_QUEUE
 from dockwork_operator.kube.credentials import Login, ServiceAccount, load_configuration
 from dockwork_operator.kube.resources import LABELLED, WATCHED, Resource
 from dockwork_operator.logs import EventLog
-from dockwork_operator.observe.cache import QUEUE_LABEL
 
 log = EventLog(__name__)
 
@@ -126,7 +127,7 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.watching.reconnect_backoff = 1
     settings.watching.chunk_size = 500
     for resource in LABELLED:
-        settings.watching.label_selectors[_selector(resource)] = QUEUE_LABEL
+        settings.watching.label_selectors[resource.group, resource.version, resource.plural] = LABEL_QUEUE
     settings.networking.request_timeout = 30
     settings.networking.connect_timeout = 10
     settings.networking.enforce_retry_after = True
@@ -141,10 +142,6 @@ def kopf_settings() -> kopf.OperatorSettings:
     settings.execution.max_workers = 4
     settings.process.ultimate_exiting_timeout = 25
     return settings
-
-
-def _selector(resource: Resource) -> Any:
-    return (resource.group, resource.version, resource.plural) if resource.group else (resource.version, resource.plural)
 
 
 def _register(registry: kopf.OperatorRegistry, deliver: Sink, login: Login) -> None:
@@ -174,7 +171,7 @@ async def connection_info(login: Login) -> kopf.ConnectionInfo:
     token = str(auth["BearerToken"]["value"]).split()[-1] if "BearerToken" in auth else None
     expiration = None
     if isinstance(login, ServiceAccount):
-        expiration = _utc_now() + TOKEN_FOR
+        expiration = clock.now() + TOKEN_FOR
     return kopf.ConnectionInfo(
         server=configuration.host,
         ca_path=configuration.ssl_ca_cert,
@@ -185,9 +182,3 @@ async def connection_info(login: Login) -> kopf.ConnectionInfo:
         private_key_path=configuration.key_file,
         expiration=expiration,
     )
-
-
-def _utc_now() -> datetime:
-    from dockwork.clock import utc_now
-
-    return utc_now()

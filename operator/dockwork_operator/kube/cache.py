@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from dockwork_operator.constants import LABEL_QUEUE
 from dockwork_operator.kube.client import Object
 from dockwork_operator.kube.resources import CRONJOBS, LABELLED, QUEUES, WATCHED, ObjectKey, Resource
-
-QUEUE_LABEL = "dockwork.dev/queue"
 
 Name = tuple[str, str]
 
@@ -111,7 +110,7 @@ def _meta(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 def _queue_label(resource: Resource, raw: Mapping[str, Any]) -> str | None:
     if resource not in LABELLED:
         return None
-    value = (_meta(raw).get("labels") or {}).get(QUEUE_LABEL)
+    value = (_meta(raw).get("labels") or {}).get(LABEL_QUEUE)
     return str(value) if value else None
 
 
