@@ -14,6 +14,7 @@ from dockwork_operator.models.fields import (
     ApiModel,
     Flag,
     Free,
+    Instant,
     Many,
     OneOf,
     Rule,
@@ -165,6 +166,8 @@ class ActiveJob(ApiModel):
     """Its id."""
     scheduled_for: Time | None = None
     """The instant it was made for."""
+    state: Word = ""
+    """Where it is: ready, active, ..."""
 
 
 class MissedStatus(ApiModel):

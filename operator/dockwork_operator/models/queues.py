@@ -314,7 +314,7 @@ class RollingUpdate(ApiModel):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
-            cel="!(string(self.maxSurge) in ['0', '0%', '00%']) || !(string(self.maxUnavailable) in ['0', '0%', '00%'])",
+            cel="!(string(self.maxSurge) in ['0', '0%', '00%'] && string(self.maxUnavailable) in ['0', '0%', '00%'])",
             message="rollingUpdate.maxSurge and rollingUpdate.maxUnavailable must not both be 0",
             field="maxSurge",
             holds=lambda rolling: (
