@@ -1,0 +1,473 @@
+"""Job types: a function under a name, with its schema and its options; and the registry that holds them.
+
+A worker needs of this: `Registry.get(name)`, `JobType.open(envelope)`, `JobType.fn`, `.is_async`, `.timeout`,
+`.dead_letter`, `.dump_result`, `Registry.retry_delay`, and `Registry.queue_configs` to configure its queues.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
+
+from dockwork.core.codec import Envelope, Opened, seal
+from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
+from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priority
+from dockwork.core.keys import QueueName
+from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
+from dockwork.core.schema import Signature
+from dockwork.errors import InvalidValue, require
+from dockwork.store.protocol import NewJob, QueueConfig
+
+if TYPE_CHECKING:
+    from dockwork.client import JobRef
+    from dockwork.sync import SyncJobRef
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+log = logging.getLogger("dockwork")
+
+#: Says how long to wait after a failed attempt: (failed attempts, the error) -> seconds or a timedelta.
+CustomBackoff = Callable[[int, BaseException], Span]
+
+#: The shortest and the longest timeout of a run.
+SHORTEST_TIMEOUT = timedelta(milliseconds=10)
+LONGEST_TIMEOUT = timedelta(days=365)
+
+
+class Options(TypedDict, total=False):
+    """What a single call may ask for; see `CallOptions`."""
+
+    queue: str
+    priority: int
+    id: str
+    delay: Span
+    at: datetime
+    expires: Span
+    timeout: Span
+    retries: int
+    keep: Keep
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallOptions:
+    """The checked options of a call. None = as the job type says, then as the queue says.
+
+    priority    -100..100, lower first; 0 is plain FIFO
+    id          the caller's id; known already = a duplicate, and the known job stays as it is
+    delay, at   when it is due: at most one of both; a time that has passed means now
+    expires     counts from the due time; not started by then = never run
+    retries     attempts after the first
+    headers     carried along, for `ctx.job.headers`: trace and correlation ids
+    """
+
+    queue: str | None = None
+    priority: int | None = None
+    id: str | None = None
+    delay: timedelta | None = None
+    at: datetime | None = None
+    expires: timedelta | None = None
+    timeout: timedelta | None = None
+    retries: int | None = None
+    keep: Keep | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def and_(self, **more: Unpack[Options]) -> CallOptions:
+        """The same with `more`, checked. Raises InvalidValue naming the option."""
+        unknown = set(more) - set(Options.__annotations__)
+        if unknown:
+            expected = f"one of {', '.join(Options.__annotations__)}"
+            raise InvalidValue("options", expected=expected, got=", ".join(sorted(unknown)))
+        checked = {name: _OPTION_CHECKS[name](value) for name, value in more.items()}
+        merged = replace(self, **checked)
+        both = merged.delay is not None and merged.at is not None
+        require(not both, "options", expected="delay or at, not both", got="both")
+        return merged
+
+
+class Producer(Protocol):
+    """What a job type enqueues through: its app."""
+
+    async def submit(self, item: Item[R]) -> JobRef[R]: ...
+    def submit_sync(self, item: Item[R]) -> SyncJobRef[R]: ...
+    def run_sync(self, coroutine: Callable[[], Awaitable[R]]) -> R: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Item(Generic[R]):
+    """One job that is not enqueued yet: its arguments are checked and sealed.
+
+    job_type    None for a type that this process does not know
+    """
+
+    type: str
+    queue: str
+    envelope: bytes
+    options: CallOptions
+    job_type: JobType[Any, R] | None = None
+
+    def new_job(self, job_id: str) -> NewJob:
+        """The store's value, with the call's options over the job type's."""
+        said, declared = self.options, self.job_type
+        priority = _first(said.priority, declared and declared.priority) or 0
+        retries = _first(said.retries, declared and declared.retries)
+        expires = _first(said.expires, declared and declared.expires)
+        timeout = _first(said.timeout, declared and declared.timeout)
+        keep = _first(said.keep, declared and declared.keep)
+        return NewJob(
+            id=said.id or job_id,
+            type=self.type,
+            envelope=self.envelope,
+            priority=priority,
+            due_in_ms=0 if said.delay is None else to_ms(said.delay),
+            due_at_ms=None if said.at is None else int(said.at.timestamp() * 1000),
+            expires_in_ms=None if expires is None else to_ms(expires),
+            max_attempts=None if retries is None else retries + 1,
+            max_deliveries=declared.max_deliveries if declared else None,
+            timeout_ms=None if timeout is None else to_ms(timeout),
+            keep=None if keep is None else keep.encode(),
+        )
+
+
+def item_by_name(
+    type_: str, arguments: Mapping[str, Any], *, queue: str, registry: Registry, options: CallOptions
+) -> Item[Any]:
+    """An item of a type that need not be known here; if it is, the arguments are checked."""
+    known = registry.get(type_)
+    if known is not None:
+        return known.call(options).item_of(arguments, queue=queue)
+    from pydantic_core import to_json  # noqa: PLC0415
+
+    envelope = Envelope(type=check_job_type(type_), args=to_json(dict(arguments)), headers=options.headers)
+    return Item(type=type_, queue=queue, envelope=seal(envelope), options=options)
+
+
+class JobType(Generic[P, R]):
+    """A function that runs as a job, under a name. Made by ``@app.job``; it is not called itself.
+
+    name            in Redis and in all messages; at most 64 bytes
+    retries         attempts after the first; None = the queue's, else 3
+    timeout         of one run; None = the queue's, else 5 min
+    backoff         None = the queue's, else exponential from 1 s to 1 h with full jitter
+    dead_letter     a job whose retries are used becomes dead; False: failed
+    isolation       where it runs: "loop" for async functions, "thread" for others
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        producer: Producer,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retries: int | None = None,
+        backoff: Backoff | None = None,
+        timeout: Span | None = None,
+        expires: Span | None = None,
+        max_deliveries: int | None = None,
+        dead_letter: bool = True,
+        keep: Keep | None = None,
+    ) -> None:
+        require(inspect.isroutine(fn), "job type", expected="a function", got=type(fn).__name__)
+        require(
+            not inspect.isasyncgenfunction(fn) and not inspect.isgeneratorfunction(fn),
+            "job type",
+            expected="a function that returns, not a generator",
+            got=getattr(fn, "__name__", ""),
+        )
+        self.fn = fn
+        self.name = check_job_type(name or fn.__name__)
+        self.queue = _check_queue(queue)
+        self.priority = check_priority(priority)
+        self.retries = None if retries is None else _check_count("retries", retries, 0, 10_000)
+        self.backoff = backoff
+        self.timeout = None if timeout is None else _check_timeout(timeout)
+        self.expires = None if expires is None else to_span(expires, "expires", most=LONGEST_DELAY)
+        self.max_deliveries = (
+            None if max_deliveries is None else _check_count("max_deliveries", max_deliveries, 1, 10_000)
+        )
+        self.dead_letter = dead_letter
+        self.keep = keep
+        self.is_async = inspect.iscoroutinefunction(fn)
+        self.isolation: Literal["loop", "thread"] = "loop" if self.is_async else "thread"
+        self._producer = producer
+        self._plain: JobCall[P, R] = JobCall(self, CallOptions())
+
+    def __repr__(self) -> str:
+        return f"<JobType {self.name}>"
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The schema of the parameters; built at first use, when all annotations can be resolved."""
+        try:
+            return Signature(self.name, self.fn)
+        except NameError as error:
+            expected = "annotations that can be resolved in the function's module"
+            raise InvalidValue(f"job type {self.name}", expected=expected, got=str(error)) from None
+
+    @property
+    def context_parameter(self) -> str | None:
+        """The parameter that takes the `Context`, if there is one."""
+        return self.signature.context_parameter
+
+    @property
+    def json_schema(self) -> dict[str, Any]:
+        """JSON Schema of the arguments."""
+        return self.signature.json_schema
+
+    @property
+    def schema_hash(self) -> str:
+        """16 hex digits that change with the schema."""
+        return self.signature.schema_hash
+
+    @property
+    def timeout_s(self) -> float | None:
+        """The declared timeout in seconds."""
+        return None if self.timeout is None else self.timeout.total_seconds()
+
+    def validate(self, arguments: bytes | Mapping[str, Any]) -> dict[str, Any]:
+        """Stored arguments as what the handler gets. Raises InvalidArgs with the path."""
+        return self.signature.load(arguments)
+
+    def open(self, envelope: bytes) -> Opened:
+        """An envelope with its arguments checked. Raises Undecodable or InvalidArgs; see `Signature.open`."""
+        return self.signature.open(envelope)
+
+    def dump_result(self, value: Any) -> bytes:
+        """What the handler returned, as JSON."""
+        return self.signature.dump_result(value)
+
+    def load_result(self, data: bytes) -> R:
+        """A stored result as the handler's return type."""
+        result: R = self.signature.load_result(data)
+        return result
+
+    def options(self, **options: Unpack[Options]) -> JobCall[P, R]:
+        """The same job type with options for the next calls: ``resize.options(priority=-10).enqueue(7)``."""
+        return self._plain.options(**options)
+
+    def call(self, options: CallOptions) -> JobCall[P, R]:
+        """The same, with options that were checked before."""
+        return JobCall(self, options)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
+        """Store a job with these arguments and return when Redis has it."""
+        return await self._plain.enqueue(*args, **kwargs)
+
+    async def enqueue_in(self, delay: Span, /, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
+        """Store a job that is due in `delay`: seconds or a timedelta, at most ten years."""
+        return await self._plain.enqueue_in(delay, *args, **kwargs)
+
+    async def enqueue_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
+        """Store a job that is due at an aware datetime; one that has passed means now."""
+        return await self._plain.enqueue_at(at, *args, **kwargs)
+
+    def item(self, *args: P.args, **kwargs: P.kwargs) -> Item[R]:
+        """A job for `App.enqueue_many`: checked now, stored later."""
+        return self._plain.item(*args, **kwargs)
+
+    async def run(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the function here and now, without a store: what it returns or raises."""
+        from dockwork.local import run_here  # noqa: PLC0415
+
+        signature = self.signature
+        return await run_here(self, signature.load(signature.dump(signature.bind(args, kwargs))))
+
+    @property
+    def sync(self) -> SyncJobCall[P, R]:
+        """The same calls for code that is not async: from any thread, on a connection of its own."""
+        return self._plain.sync
+
+    @property
+    def producer(self) -> Producer:
+        """What enqueues jobs of this type."""
+        return self._producer
+
+
+@dataclass(frozen=True, slots=True)
+class JobCall(Generic[P, R]):
+    """A job type with the options of a call."""
+
+    job_type: JobType[P, R]
+    said: CallOptions
+
+    def options(self, **options: Unpack[Options]) -> JobCall[P, R]:
+        return JobCall(self.job_type, self.said.and_(**options))
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
+        return await self.job_type.producer.submit(self.item(*args, **kwargs))
+
+    async def enqueue_in(self, delay: Span, /, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
+        return await self.options(delay=delay).enqueue(*args, **kwargs)
+
+    async def enqueue_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
+        return await self.options(at=at).enqueue(*args, **kwargs)
+
+    def item(self, *args: P.args, **kwargs: P.kwargs) -> Item[R]:
+        return self.item_of(self.job_type.signature.bind(args, kwargs))
+
+    def item_of(self, arguments: Mapping[str, Any], *, queue: str | None = None) -> Item[R]:
+        """An item with arguments by name."""
+        job_type = self.job_type
+        signature = job_type.signature
+        envelope = Envelope(
+            type=job_type.name,
+            args=signature.dump(arguments),
+            headers=self.said.headers,
+            schema=signature.schema_hash,
+        )
+        return Item(
+            type=job_type.name,
+            queue=queue or self.said.queue or job_type.queue,
+            envelope=seal(envelope),
+            options=self.said,
+            job_type=job_type,
+        )
+
+    @property
+    def sync(self) -> SyncJobCall[P, R]:
+        return SyncJobCall(self)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJobCall(Generic[P, R]):
+    """The blocking twin of a job type: the same calls, results and errors."""
+
+    call: JobCall[P, R]
+
+    def options(self, **options: Unpack[Options]) -> SyncJobCall[P, R]:
+        return SyncJobCall(self.call.options(**options))
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncJobRef[R]:
+        return self.call.job_type.producer.submit_sync(self.call.item(*args, **kwargs))
+
+    def enqueue_in(self, delay: Span, /, *args: P.args, **kwargs: P.kwargs) -> SyncJobRef[R]:
+        return self.options(delay=delay).enqueue(*args, **kwargs)
+
+    def enqueue_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> SyncJobRef[R]:
+        return self.options(at=at).enqueue(*args, **kwargs)
+
+    def item(self, *args: P.args, **kwargs: P.kwargs) -> Item[R]:
+        return self.call.item(*args, **kwargs)
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        job_type = self.call.job_type
+        return job_type.producer.run_sync(lambda: job_type.run(*args, **kwargs))
+
+
+class Registry(Mapping[str, JobType[Any, Any]]):
+    """All job types of an app by name, its custom backoffs, and what its code says of queues."""
+
+    def __init__(self) -> None:
+        self._types: dict[str, JobType[Any, Any]] = {}
+        self.backoffs: dict[str, CustomBackoff] = {}
+        #: Queue-level options that code gave by `App.queue`; an operator's word in Redis stands above them.
+        self.queue_configs: dict[str, QueueConfig] = {}
+
+    def __getitem__(self, name: str) -> JobType[Any, Any]:
+        return self._types[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def add(self, job_type: JobType[Any, Any]) -> None:
+        """Register a type. Raises InvalidValue if another function has its name."""
+        known = self._types.get(job_type.name)
+        if known is not None and _place(known.fn) != _place(job_type.fn):
+            expected = f"a name that {_place(known.fn)} does not have yet"
+            raise InvalidValue(f"job type {job_type.name}", expected=expected, got=_place(job_type.fn))
+        self._types[job_type.name] = job_type
+
+    def check(self) -> None:
+        """Build every schema now. Raises InvalidValue for a handler that cannot be one."""
+        for job_type in self._types.values():
+            _ = job_type.signature
+            backoff = job_type.backoff
+            if backoff is not None and backoff.kind is BackoffKind.CUSTOM:
+                expected = f"one of the registered ones ({', '.join(self.backoffs) or 'none'})"
+                known = backoff.name in self.backoffs
+                require(known, f"backoff of {job_type.name}", expected=expected, got=backoff.name)
+
+    def queues(self) -> tuple[str, ...]:
+        """The queues that the job types name, in order."""
+        return tuple(dict.fromkeys(job_type.queue for job_type in self._types.values()))
+
+    def retry_delay(
+        self, backoff: Backoff | None, attempts: int, spread: float, error: BaseException
+    ) -> timedelta:
+        """The wait after the `attempts`-th failed attempt, by `backoff` or the default.
+
+        A custom one that is unknown or raises counts as the default, and is logged: a job is retried in any case.
+        """
+        if backoff is None:
+            return next_delay(DEFAULT_BACKOFF, attempts, spread)
+        if backoff.kind is not BackoffKind.CUSTOM:
+            return next_delay(backoff, attempts, spread)
+        try:
+            return to_span(self.backoffs[backoff.name](attempts, error), "backoff", most=LONGEST_DELAY)
+        except Exception as failure:  # the user's code: whatever it raises must not cost the job its retry
+            log.warning("backoff_failed", extra={"backoff": backoff.name, "error": repr(failure)})
+            return next_delay(DEFAULT_BACKOFF, attempts, spread)
+
+
+def _first(said: Any, declared: Any) -> Any:
+    return declared if said is None else said
+
+
+def _place(fn: Callable[..., Any]) -> str:
+    return f"{fn.__module__}.{fn.__qualname__}"
+
+
+def _check_queue(name: str) -> str:
+    return QueueName("default", name).queue
+
+
+def _check_count(name: str, value: int, least: int, most: int) -> int:
+    fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+    require(fits, name, expected=f"a whole number from {least} to {most}", got=value)
+    return value
+
+
+def _check_timeout(value: Span) -> timedelta:
+    return to_span(value, "timeout", least=SHORTEST_TIMEOUT, most=LONGEST_TIMEOUT)
+
+
+def _check_at(value: datetime) -> datetime:
+    aware = isinstance(value, datetime) and value.tzinfo is not None and value.utcoffset() is not None
+    require(aware, "at", expected="a datetime with a time zone", got=value)
+    return value.astimezone(UTC)
+
+
+def _check_headers(value: Mapping[str, str]) -> Mapping[str, str]:
+    fits = isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
+    require(fits, "headers", expected="strings by name", got=type(value).__name__)
+    return dict(value)
+
+
+def _check_keep(value: Keep) -> Keep:
+    require(isinstance(value, Keep), "keep", expected="a Keep", got=type(value).__name__)
+    return value
+
+
+_OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "queue": _check_queue,
+    "priority": check_priority,
+    "id": check_job_id,
+    "delay": lambda value: to_span(value, "delay", most=LONGEST_DELAY),
+    "at": _check_at,
+    "expires": lambda value: to_span(value, "expires", most=LONGEST_DELAY),
+    "timeout": _check_timeout,
+    "retries": lambda value: _check_count("retries", value, 0, 10_000),
+    "keep": _check_keep,
+    "headers": _check_headers,
+}
