@@ -42,13 +42,19 @@ class Rule:
         return {"rule": self.cel, "message": self.message, **named}
 
 
+def wire_name(name: str) -> str:
+    """`name` as the API spells it: ``job_id`` is ``jobID``."""
+    camel = to_camel(name)
+    return f"{camel[:-2]}ID" if name.endswith("_id") else camel
+
+
 class ApiModel(BaseModel):
     """An object of the API: frozen, camelCase on the wire, unknown fields refused."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        alias_generator=to_camel,
+        alias_generator=wire_name,
         validate_by_name=True,
         validate_by_alias=True,
         use_attribute_docstrings=True,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import Field
+
 from dockwork_operator.constants import USER_ENV
 from dockwork_operator.models.conditions import ConditionList
 from dockwork_operator.models.fields import (
@@ -483,7 +485,7 @@ class ScaleDecision(ApiModel):
 
     at: Time
     """When."""
-    from_: Annotated[int, Whole(0, 2**53, wide=True)] = 0
+    from_: Count = Field(default=0, alias="from")
     """Pods wanted before."""
     raw: Count = 0
     """What the formula asked for, before any limit."""
