@@ -14,13 +14,11 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-OWNED_BY_QUEUE = "Queue"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+from dockwork_operator import constants
+from dockwork_operator.decide.manifests import RedisDefaults
+
+DELETION_COST = constants.ANNOTATION_DELETION_COST
 ROLLOUT_REVISION = "deployment.kubernetes.io/revision"
-QUEUE_LABEL = "dockwork.dev/queue"
-TRACK_LABEL = "dockwork.dev/track"
-TEMPLATE_HASH_LABEL = "dockwork.dev/template-hash"
-WORKER_CONTAINER = "worker"
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -132,7 +130,7 @@ class PodSeen:
 
     @property
     def worker(self) -> ContainerSeen | None:
-        return next((c for c in self.containers if c.name == WORKER_CONTAINER), None)
+        return next((c for c in self.containers if c.name == constants.WORKER_CONTAINER), None)
 
     @property
     def ended(self) -> bool:
@@ -283,11 +281,13 @@ class OperatorSeen:
     """What the operator itself contributes.
 
     lease_uid         UID of its Lease: its identity in owner records
+    redis             where Queues that name no Redis have theirs
     rollouts          other Queues whose rollout runs now
     max_rollouts      how many may roll because of an operator upgrade
     """
 
     lease_uid: str = ""
+    redis: RedisDefaults = RedisDefaults()
     rollouts: int = 0
     max_rollouts: int = 5
 
@@ -374,7 +374,7 @@ def deployment_seen(raw: Mapping[str, Any]) -> DeploymentSeen:
         paused=bool(spec.get("paused")),
         generation=meta.get("generation") or 0,
         observed_generation=status.get("observedGeneration") or 0,
-        template_hash=template_labels.get(TEMPLATE_HASH_LABEL, ""),
+        template_hash=template_labels.get(constants.LABEL_TEMPLATE_HASH, ""),
         started=ROLLOUT_REVISION in (meta.get("annotations") or {}),
         status_replicas=status.get("replicas") or 0,
         updated=status.get("updatedReplicas") or 0,
@@ -398,9 +398,9 @@ def pod_seen(raw: Mapping[str, Any]) -> PodSeen:
         uid=meta["uid"],
         name=meta["name"],
         created=read_time(meta.get("creationTimestamp")) or EPOCH,
-        template_hash=labels.get(TEMPLATE_HASH_LABEL, ""),
+        template_hash=labels.get(constants.LABEL_TEMPLATE_HASH, ""),
         replica_set=owners[0]["name"] if owners else "",
-        track=labels.get(TRACK_LABEL, "stable"),
+        track=labels.get(constants.LABEL_TRACK, "stable"),
         node=spec.get("nodeName") or "",
         phase=status.get("phase") or "Pending",
         ready=ready is not None and ready.status == "True",

@@ -1,0 +1,202 @@
+"""A new version replaces the old one: what the Deployment's rolling update shows, and when it must wait.
+
+The update itself is the Deployment's. The operator looks, pauses it while too many old pods still finish their
+jobs, reports, and never rolls back: the cause of a rollout that does not end may be the cluster's.
+docs/guides/rollout.md tells it in prose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from dockwork_operator.decide.memory import Drained, Interrupted, Memory
+from dockwork_operator.decide.plan import Count
+from dockwork_operator.decide.seen import DeploymentSeen, PodSeen, SampleSeen
+
+DEADLINE = "ProgressDeadlineExceeded"
+
+#: So long no live worker may know a parked job's type before it counts as stranded (OP-218).
+STRANDED_AFTER = timedelta(seconds=60)
+
+INTERRUPTED = "dockwork_jobs_interrupted_total"
+
+
+class State(StrEnum):
+    """status.rollout.state."""
+
+    COMPLETE = "Complete"
+    PROGRESSING = "Progressing"
+    HELD = "Held"
+    STALLED = "Stalled"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RolloutSeen:
+    """Where the rolling update stands.
+
+    rolling       pods of two templates live, or the declared one is not applied yet
+    two_live      two ReplicaSets have pods that stay: a scale-down would shrink both
+    overdue       the progress deadline passed; pods of the old template go on
+    terminating   pods that finish their jobs
+    """
+
+    rolling: bool
+    two_live: bool
+    overdue: bool
+    terminating: int
+    message: str = ""
+
+
+def see_rollout(
+    deployment: DeploymentSeen | None, pods: tuple[PodSeen, ...], template_hash: str
+) -> RolloutSeen:
+    """What the pods say; the Deployment's own conditions speak of pods of any template.
+
+    template_hash   of the declared template
+    """
+    terminating = sum(pod.terminating for pod in pods if not pod.ended)
+    if deployment is None:
+        return RolloutSeen(rolling=False, two_live=False, overdue=False, terminating=terminating)
+    staying = [pod for pod in pods if not pod.terminating and not pod.ended]
+    old = [pod for pod in staying if pod.template_hash != template_hash]
+    new_ready = sum(pod.ready for pod in staying if pod.template_hash == template_hash)
+    rolling = bool(old)
+    progressing = deployment.conditions.get("Progressing")
+    overdue = (
+        progressing is not None
+        and progressing.reason == DEADLINE
+        and progressing.status == "False"
+        and deployment.template_hash == template_hash
+    )
+    return RolloutSeen(
+        rolling=rolling,
+        two_live=len({pod.replica_set for pod in staying}) > 1 or _differs(deployment, staying),
+        overdue=overdue,
+        terminating=terminating,
+        message=f"{new_ready} of {len(staying)} pods are new and ready, {len(old)} are old"
+        if rolling
+        else "",
+    )
+
+
+def _differs(deployment: DeploymentSeen, staying: list[PodSeen]) -> bool:
+    """The template was just applied: its controller will make a second ReplicaSet."""
+    return any(pod.template_hash != deployment.template_hash for pod in staying)
+
+
+def share(of: str | int, wanted: int) -> int:
+    """An absolute number, or a percentage of `wanted`, rounded up."""
+    if isinstance(of, int):
+        return of
+    return math.ceil(wanted * int(of.rstrip("%")) / 100)
+
+
+def must_pause(rollout: RolloutSeen, max_terminating: str | int, wanted: int) -> bool:
+    """A Deployment counts terminating pods as gone: it must wait while as many as allowed still end (OP-202)."""
+    return rollout.rolling and rollout.terminating >= max(share(max_terminating, wanted), 1)
+
+
+# --- interrupted jobs --------------------------------------------------------------------------------------
+
+
+def count_interrupted(
+    memory: Memory, pods: tuple[PodSeen, ...], sample: SampleSeen | None, template_hash: str
+) -> tuple[Memory, tuple[Count, ...]]:
+    """Jobs that were put back by a worker that stopped, or cut with its container, by cause (OP-223)."""
+    by_uid = {pod.uid: pod for pod in pods}
+    counts: dict[str, int] = {}
+    requeued = killed = 0
+    drains: dict[str, Drained] = {}
+    for worker in sample.workers if sample is not None else ():
+        before = memory.drains.get(worker.owner, Drained())
+        new = max(worker.requeued - before.requeued, 0)
+        if new:
+            cause = cause_of(by_uid.get(worker.pod), memory, worker.template_hash, template_hash)
+            counts[cause] = counts.get(cause, 0) + new
+            requeued += new
+        drains[worker.owner] = Drained(requeued=max(worker.requeued, before.requeued))
+    ends: set[tuple[str, int]] = set()
+    for pod in pods:
+        for end in _deaths(pod):
+            ends.add(end)
+            cut = 0 if end in memory.ends_seen else memory.leased.get(pod.uid, 0)
+            if cut:
+                cause = "eviction" if pod.disrupted else "crash"
+                counts[cause] = counts.get(cause, 0) + cut
+                killed += cut
+    total = Interrupted(
+        requeued=memory.interrupted.requeued + requeued, killed=memory.interrupted.killed + killed
+    )
+    memory = replace(
+        memory,
+        drains=drains if sample is not None else memory.drains,
+        ends_seen=frozenset(ends),
+        leased=dict(sample.leased) if sample is not None else memory.leased,
+        interrupted=total,
+    )
+    return memory, tuple(
+        Count(metric=INTERRUPTED, by=by, labels={"cause": cause}) for cause, by in sorted(counts.items())
+    )
+
+
+def cause_of(pod: PodSeen | None, memory: Memory, its_hash: str, declared: str) -> str:
+    """Why a worker stopped: eviction, scale_down, rollout or crash."""
+    if pod is not None and pod.disrupted:
+        return "eviction"
+    down = memory.scale_down
+    if down is not None and pod is not None and pod.uid in down.victims:
+        return "scale_down"
+    if its_hash and its_hash != declared:
+        return "rollout"
+    return "scale_down" if pod is None or pod.terminating else "crash"
+
+
+def _deaths(pod: PodSeen) -> list[tuple[str, int]]:
+    """Ends of the worker container by error or signal, by restart count."""
+    worker = pod.worker
+    if worker is None:
+        return []
+    deaths = []
+    if worker.ended is not None and worker.ended.exit_code != 0:
+        deaths.append((pod.uid, worker.restarts))
+    if worker.last_end is not None and worker.last_end.exit_code != 0:
+        deaths.append((pod.uid, worker.restarts - 1))
+    return deaths
+
+
+# --- stranded jobs -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stranded:
+    """Parked jobs that no live worker knows. since: from when on; 60 s later it is a condition."""
+
+    count: int = 0
+    first: str = ""
+    types: tuple[str, ...] = ()
+    since: datetime | None = None
+
+    def holds(self, now: datetime) -> bool:
+        return self.since is not None and now - self.since >= STRANDED_AFTER
+
+
+def see_stranded(sample: SampleSeen, rolling: bool, since: datetime | None, now: datetime) -> Stranded:
+    """Which parked jobs no live worker knows; a rollout may bring the worker that does."""
+    known = {name for worker in sample.workers for name in worker.types}
+    unknown: Mapping[str, int] = {
+        name: number
+        for name, number in sample.parked_types.items()
+        if number > 0 and name not in known and name.partition("@")[0] not in known
+    }
+    if rolling or not unknown:
+        return Stranded()
+    return Stranded(
+        count=sum(unknown.values()),
+        first=sample.parked_first,
+        types=tuple(sorted(unknown))[:10],
+        since=since or now,
+    )
