@@ -20,6 +20,7 @@ from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priorit
 from dockwork.core.keys import QueueName
 from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
 from dockwork.core.schema import Signature
+from dockwork.core.sizes import parse_size
 from dockwork.errors import InvalidValue, require
 from dockwork.store.protocol import NewJob, QueueConfig
 
@@ -40,10 +41,9 @@ SHORTEST_TIMEOUT = timedelta(milliseconds=10)
 LONGEST_TIMEOUT = timedelta(days=365)
 
 
-class Options(TypedDict, total=False):
-    """What a single call may ask for; see `CallOptions`."""
+class ItemOptions(TypedDict, total=False):
+    """What a single call may ask for, the queue aside; see `CallOptions`."""
 
-    queue: str
     priority: int
     id: str
     delay: Span
@@ -53,6 +53,12 @@ class Options(TypedDict, total=False):
     retries: int
     keep: Keep
     headers: Mapping[str, str]
+
+
+class Options(ItemOptions, total=False):
+    """What a single call may ask for; see `CallOptions`."""
+
+    queue: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +148,7 @@ def item_by_name(
     known = registry.get(type_)
     if known is not None:
         return known.call(options).item_of(arguments, queue=queue)
-    from pydantic_core import to_json  # noqa: PLC0415
+    from pydantic_core import to_json
 
     envelope = Envelope(type=check_job_type(type_), args=to_json(dict(arguments)), headers=options.headers)
     return Item(type=type_, queue=queue, envelope=seal(envelope), options=options)
@@ -275,7 +281,7 @@ class JobType(Generic[P, R]):
 
     async def run(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, without a store: what it returns or raises."""
-        from dockwork.local import run_here  # noqa: PLC0415
+        from dockwork.local import run_here
 
         signature = self.signature
         return await run_here(self, signature.load(signature.dump(signature.bind(args, kwargs))))
@@ -360,6 +366,29 @@ class SyncJobCall(Generic[P, R]):
     def run(self, *args: P.args, **kwargs: P.kwargs) -> R:
         job_type = self.call.job_type
         return job_type.producer.run_sync(lambda: job_type.run(*args, **kwargs))
+
+
+class QueueOptions(TypedDict, total=False):
+    """What code may say of a queue; see `App.queue`."""
+
+    timeout: Span
+    max_timeout: Span
+    retries: int
+    max_deliveries: int
+    backoff: Backoff
+    max_depth: int
+    max_bytes: int | str
+    max_payload: int | str
+    lease: Span
+
+
+def queue_config(options: QueueOptions) -> QueueConfig:
+    """The checked options of a queue as the store takes them. Raises InvalidValue naming the option."""
+    unknown = set(options) - set(QueueOptions.__annotations__)
+    if unknown:
+        expected = f"one of {', '.join(QueueOptions.__annotations__)}"
+        raise InvalidValue("queue option", expected=expected, got=", ".join(sorted(unknown)))
+    return QueueConfig(**dict(_QUEUE_FIELDS[name](value) for name, value in options.items()))
 
 
 class Registry(Mapping[str, JobType[Any, Any]]):
@@ -449,7 +478,9 @@ def _check_at(value: datetime) -> datetime:
 
 
 def _check_headers(value: Mapping[str, str]) -> Mapping[str, str]:
-    fits = isinstance(value, Mapping) and all(isinstance(k, str) and isinstance(v, str) for k, v in value.items())
+    fits = isinstance(value, Mapping) and all(
+        isinstance(k, str) and isinstance(v, str) for k, v in value.items()
+    )
     require(fits, "headers", expected="strings by name", got=type(value).__name__)
     return dict(value)
 
@@ -470,4 +501,35 @@ _OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "retries": lambda value: _check_count("retries", value, 0, 10_000),
     "keep": _check_keep,
     "headers": _check_headers,
+}
+
+
+def _queue_backoff(value: Backoff) -> str:
+    # Custom backoffs live in code, and a queue's workers need not have this code.
+    fits = isinstance(value, Backoff) and value.kind is not BackoffKind.CUSTOM
+    require(fits, "backoff", expected="a fixed, exponential or list Backoff", got=value)
+    return value.to_json()
+
+
+def _lease_ms(value: Span) -> int:
+    return to_ms(to_span(value, "lease", least=timedelta(seconds=5), most=timedelta(hours=1)))
+
+
+#: Option of `App.queue` -> (field of QueueConfig, value).
+_QUEUE_FIELDS: Mapping[str, Callable[[Any], tuple[str, Any]]] = {
+    "timeout": lambda value: ("timeout_ms", to_ms(_check_timeout(value))),
+    "max_timeout": lambda value: ("max_timeout_ms", to_ms(_check_timeout(value))),
+    "retries": lambda value: ("max_attempts", _check_count("retries", value, 0, 10_000) + 1),
+    "max_deliveries": lambda value: (
+        "max_deliveries",
+        _check_count("max_deliveries", value, 1, 10_000),
+    ),
+    "backoff": lambda value: ("backoff", _queue_backoff(value)),
+    "max_depth": lambda value: ("max_depth", _check_count("max_depth", value, 1, 100_000_000)),
+    "max_bytes": lambda value: ("max_bytes", parse_size(value, "max_bytes")),
+    "max_payload": lambda value: (
+        "max_payload",
+        _check_count("max_payload", parse_size(value, "max_payload"), 1, 1 << 23),
+    ),
+    "lease": lambda value: ("lease_ms", _lease_ms(value)),
 }

@@ -216,6 +216,28 @@ def share_slots(queues: Mapping[str, int | None], concurrency: int) -> Mapping[s
     return {queue: shares[queue] if slots is None else slots for queue, slots in queues.items()}
 
 
+def granted_cpus(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
+    """CPUs that this process may use, rounded up: the cgroup's quota (version 2 or 1), else the machine's."""
+    allowed = len(os.sched_getaffinity(0))
+    quota, period = _cgroup_quota(cgroup)
+    return allowed if quota <= 0 or period <= 0 else max(1, min(allowed, -(-quota // period)))
+
+
+def _cgroup_quota(cgroup: Path) -> tuple[int, int]:
+    try:
+        quota, period = (cgroup / "cpu.max").read_text().split()
+        return (0, 0) if quota == "max" else (int(quota), int(period))
+    except (OSError, ValueError):
+        pass
+    try:
+        return (
+            int((cgroup / "cpu/cpu.cfs_quota_us").read_text()),
+            int((cgroup / "cpu/cpu.cfs_period_us").read_text()),
+        )
+    except (OSError, ValueError):
+        return 0, 0
+
+
 def parse_queues(text: str, name: str = "queues") -> dict[str, int | None]:
     """``mail=8,default`` as queue -> slots or None, in order."""
     queues: dict[str, int | None] = {}

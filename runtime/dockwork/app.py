@@ -1,0 +1,376 @@
+"""`App`: the name under which job types are declared, enqueued and worked on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    overload,
+)
+
+from dockwork.client import Client, Counts, Job, JobRef
+from dockwork.core.durations import Span
+from dockwork.core.jobs import Context, Keep
+from dockwork.core.keys import QueueName
+from dockwork.core.retry import Backoff
+from dockwork.core.states import State
+from dockwork.errors import require
+from dockwork.registry import (
+    CallOptions,
+    CustomBackoff,
+    Item,
+    JobType,
+    QueueOptions,
+    Registry,
+    item_by_name,
+    queue_config,
+)
+from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
+from dockwork.store.protocol import Admission, QueueStats, Store
+from dockwork.sync import Portal, SyncCalls, SyncJobRef
+
+if TYPE_CHECKING:
+    from dockwork.worker.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+FnT = TypeVar("FnT", bound=Callable[..., Any])
+CustomBackoffT = TypeVar("CustomBackoffT", bound=CustomBackoff)
+
+#: Opens and closes what the handlers of one worker process share.
+Lifespan = Callable[["App"], AbstractAsyncContextManager[None]]
+
+log = logging.getLogger("dockwork.app")
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
+
+
+class JobDecorator(Protocol):
+    """Makes a job type of a function. A first parameter annotated `Context` is not the caller's to give."""
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]]) -> JobType[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]]) -> JobType[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R]) -> JobType[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R]) -> JobType[P, R]: ...
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue by its name: cheap, made without asking anybody."""
+
+    name: str
+    app: App
+
+    async def stats(self) -> QueueStats:
+        """Counts per state, totals and flags."""
+        return await self.app.stats(self.name)
+
+    def jobs(self, *, state: State | str, limit: int | None = None) -> AsyncIterator[Job]:
+        """The jobs in one state."""
+        return self.app.jobs(self.name, state=state, limit=limit)
+
+    def ref(self, job_id: str) -> JobRef[Any]:
+        """A job by its id."""
+        return self.app.ref(self.name, job_id)
+
+
+class App:
+    """Job types under one name, and the calls on their queues.
+
+    name         says in logs whose worker this is
+    redis        a URL or `RedisSettings`; DOCKWORK_REDIS_* variables beat it, bare REDIS_* ones do not
+    namespace    DOCKWORK_NAMESPACE beats it; without either the pod's own namespace, else ``default``
+    store        instead of Redis: a store, or a function that makes one for each event loop
+
+    It is made without I/O and belongs to no event loop; each loop that uses it gets a connection of its own.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        redis: RedisSettings | str | None = None,
+        namespace: str | None = None,
+        store: Store | Callable[[], Store] | None = None,
+    ) -> None:
+        fits = bool(_NAME.fullmatch(name))
+        require(fits, "app", expected="1 to 63 characters of A-Z a-z 0-9 . _ -", got=name)
+        self.name = name
+        self.registry = Registry()
+        self.middlewares: list[Callable[..., Awaitable[Any]]] = []
+        self._redis = redis
+        self._namespace = namespace
+        self._store = store
+        self._lifespan: Lifespan | None = None
+        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client]
+        self._clients = weakref.WeakKeyDictionary()
+        self._portal = Portal(f"dockwork-sync-{name}")
+
+    def __repr__(self) -> str:
+        return f"<App {self.name}>"
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What the environment and this app's arguments say together; read at first use."""
+        return Settings.from_environ(os.environ, redis=self._redis, namespace=self._namespace)
+
+    # --- declaring ---------------------------------------------------------------------------------------
+
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        priority: int = 0,
+        retries: int | None = None,
+        backoff: Backoff | None = None,
+        timeout: Span | None = None,
+        expires: Span | None = None,
+        max_deliveries: int | None = None,
+        dead_letter: bool = True,
+        keep: Keep | None = None,
+    ) -> JobDecorator:
+        """Declare a job type: its name is the function's unless `name` says otherwise. See `JobType`."""
+
+        def declare(fn: Callable[..., Any]) -> JobType[Any, Any]:
+            job_type: JobType[Any, Any] = JobType(
+                fn,
+                producer=self,
+                name=name,
+                queue=queue,
+                priority=priority,
+                retries=retries,
+                backoff=backoff,
+                timeout=timeout,
+                expires=expires,
+                max_deliveries=max_deliveries,
+                dead_letter=dead_letter,
+                keep=keep,
+            )
+            self.registry.add(job_type)
+            return job_type
+
+        return declare
+
+    def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
+        """A queue by its name; with options, what counts for its jobs that say nothing themselves.
+
+        Workers of this app write the options to Redis. Under a Queue resource its own `jobs` and `limits`
+        stand, and these are ignored with one warning.
+
+        timeout, retries, max_deliveries, backoff    as for a job type
+        max_timeout    a job that asks for more is refused on enqueue
+        max_depth      jobs that have not ended, at most
+        max_bytes      of their payloads: a number, or text such as ``2Gi``
+        max_payload    of one job, likewise, at most 8Mi
+        lease          how long a claim is safe without renewal, 5 s to 1 h
+        """
+        queue = Queue(QueueName("default", name).queue, self)
+        if options:
+            self.registry.queue_configs[queue.name] = queue_config(options)
+        return queue
+
+    def backoff(self, name: str) -> Callable[[CustomBackoffT], CustomBackoffT]:
+        """Register a function as the backoff ``Backoff.custom(name)``: (failed attempts, error) -> seconds."""
+
+        def register(fn: CustomBackoffT) -> CustomBackoffT:
+            self.registry.backoffs[name] = fn
+            return fn
+
+        return register
+
+    def middleware(self, fn: FnT) -> FnT:
+        """Run ``await fn(job, call_next)`` around each run; the first added is the outermost."""
+        self.middlewares.append(fn)
+        return fn
+
+    def lifespan(self, fn: Lifespan) -> Lifespan:
+        """Enter the async context manager ``fn(app)`` once in each worker process, around all its runs."""
+        require(self._lifespan is None, "lifespan", expected="one for an app", got="a second one")
+        self._lifespan = fn
+        return fn
+
+    # --- producing ---------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """The client of the running event loop."""
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = Client(self.make_store(), self.settings.namespace)
+        return client
+
+    def make_store(self) -> Store:
+        """The store that was given, or a fresh one on this app's Redis; not opened yet."""
+        if self._store is None:
+            from dockwork.store.redis import RedisStore
+
+            return RedisStore(self.settings.redis)
+        return self._store() if callable(self._store) else self._store
+
+    async def submit(self, item: Item[R]) -> JobRef[R]:
+        """Store one item."""
+        return await self.client.enqueue(item)
+
+    def submit_sync(self, item: Item[R]) -> SyncJobRef[R]:
+        """Store one item from code that is not async."""
+        return self.sync.submit(item)
+
+    def run_sync(self, call: Callable[[], Awaitable[R]]) -> R:
+        """Await a call on the thread of the blocking twin."""
+        return self._portal.run(call)
+
+    async def enqueue(
+        self,
+        type_: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        queue: str,
+        **options: Unpack[Options],
+    ) -> JobRef[Any]:
+        """Store a job of a type by its name, which this process need not know; arguments by name."""
+        return await self.submit(self.item(type_, arguments, queue=queue, **options))
+
+    def item(
+        self,
+        type_: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        queue: str,
+        **options: Unpack[Options],
+    ) -> Item[Any]:
+        """An item of a type by its name, for `enqueue_many`."""
+        said = CallOptions().and_(**options)
+        return item_by_name(type_, arguments or {}, queue=queue, registry=self.registry, options=said)
+
+    @overload
+    async def enqueue_many(
+        self, items: Iterable[Item[Any]], *, returning: Literal["admissions"] = "admissions"
+    ) -> list[Admission]: ...
+    @overload
+    async def enqueue_many(self, items: Iterable[Item[Any]], *, returning: Literal["counts"]) -> Counts: ...
+    async def enqueue_many(
+        self, items: Iterable[Item[Any]], *, returning: Literal["admissions", "counts"] = "admissions"
+    ) -> list[Admission] | Counts:
+        """Store any number of jobs: an admission per item, in order, or only counts. See `Client`."""
+        if returning == "counts":
+            return await self.client.enqueue_many(items, returning="counts")
+        return await self.client.enqueue_many(items, returning=returning)
+
+    # --- reading -----------------------------------------------------------------------------------------
+
+    def ref(self, queue: str, job_id: str) -> JobRef[Any]:
+        """A job by its id, without asking anybody."""
+        return self.client.ref(queue, job_id)
+
+    async def jobs(self, queue: str, *, state: State | str, limit: int | None = None) -> AsyncIterator[Job]:
+        """The jobs of a queue in one state; what moves meanwhile may be missed or seen twice."""
+        async for job in self.client.jobs(queue, State(state), limit=limit):
+            yield job
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Counts per state, totals and flags of a queue."""
+        return await self.client.stats(queue)
+
+    async def queues(self) -> list[str]:
+        """The queues of this app's namespace that anybody ever used."""
+        return await self.client.queues()
+
+    @cached_property
+    def sync(self) -> SyncCalls:
+        """The blocking twin: the same calls from any thread, on a connection of its own."""
+        return SyncCalls(self._portal, lambda: self.client, self.registry)
+
+    async def close(self) -> None:
+        """Finish what this loop sends and close its connection; the next call opens another."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # --- working -----------------------------------------------------------------------------------------
+
+    def worker(
+        self,
+        *,
+        queues: Mapping[str, int | None] | None = None,
+        concurrency: int | None = None,
+        trap_signals: bool | None = None,
+        settings: Settings | None = None,
+    ) -> Worker:
+        """A worker for this app's job types, to be run once.
+
+        queues        queue -> slots, or None for a share of `concurrency`; DOCKWORK_QUEUES beats it; without
+                      both, the queues that the job types name
+        concurrency   slots in all; DOCKWORK_CONCURRENCY beats it; default: the CPUs that the cgroup grants
+        settings      instead of the environment's, and then above all else
+        """
+        from dockwork.worker.worker import Worker
+
+        self.registry.check()
+        chosen = settings or self._worker_settings(queues, concurrency, trap_signals)
+        served = chosen.queues or dict.fromkeys(self.registry.queues())
+        require(bool(served), "queues", expected="a queue to serve: no job type names one", got="none")
+        slots = chosen.concurrency or _usual_slots(served)
+        return Worker(
+            self.make_store(),
+            self.registry,
+            chosen,
+            app_name=self.name,
+            queues=share_slots(served, slots),
+            lifespan=self._worker_lifespan,
+            middlewares=tuple(self.middlewares),
+        )
+
+    def _worker_settings(
+        self, queues: Mapping[str, int | None] | None, concurrency: int | None, trap_signals: bool | None
+    ) -> Settings:
+        said = self.settings
+        trap = said.trap_signals if trap_signals is None else said.trap_signals and trap_signals
+        return replace(
+            said,
+            queues=said.queues or dict(queues or {}),
+            concurrency=said.concurrency or concurrency,
+            trap_signals=trap,
+        )
+
+    @asynccontextmanager
+    async def _worker_lifespan(self) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self.close)
+            if self._lifespan is not None:
+                await stack.enter_async_context(self._lifespan(self))
+            yield
+
+
+def _usual_slots(queues: Mapping[str, int | None]) -> int:
+    """The sum of the numbers where all have one, else the CPUs, but a slot for each queue."""
+    fixed = sum(slots for slots in queues.values() if slots is not None)
+    sharing = sum(slots is None for slots in queues.values())
+    return fixed if not sharing else max(granted_cpus(), fixed + sharing)

@@ -1,0 +1,486 @@
+"""The producer's side: jobs go into the store, and one asks by id what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from dockwork import clock
+from dockwork.core.codec import open_envelope
+from dockwork.core.ids import ulid
+from dockwork.core.keys import QueueName
+from dockwork.core.states import ENDED, State
+from dockwork.errors import (
+    DockworkError,
+    InvalidValue,
+    JobFailed,
+    OutcomeUnknown,
+    QueueClosed,
+    QueueFull,
+    TooLarge,
+    Undecodable,
+    UnknownReply,
+)
+from dockwork.registry import Item, JobType
+from dockwork.store.protocol import (
+    Admission,
+    Admitted,
+    Failure,
+    JobView,
+    NewJob,
+    QueueStats,
+    Store,
+)
+
+R = TypeVar("R")
+
+log = logging.getLogger("dockwork.client")
+
+#: Items that `enqueue_many` hands to the store at a time; the store cuts them further, to what a script may take.
+WINDOW = 4096
+
+#: No queue may allow more for one job, so a larger one is refused without being sent.
+LARGEST_ENVELOPE = 8 * 1024 * 1024
+
+#: `JobRef.result` asks first after this, then ever more slowly.
+FIRST_LOOK_S = 0.02
+SLOWEST_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Counts:
+    """How many items of a bulk enqueue became what."""
+
+    accepted: int = 0
+    duplicate: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A job as it stands, for people and tools.
+
+    args        None if the envelope cannot be read
+    result      the stored JSON value
+    """
+
+    id: str
+    type: str
+    queue: str
+    state: State
+    args: Mapping[str, Any] | None
+    headers: Mapping[str, str]
+    priority: int
+    created_at: datetime
+    due_at: datetime
+    scheduled_for: datetime | None = None
+    expires_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    attempts: int = 0
+    deliveries: int = 0
+    interruptions: int = 0
+    owner: str = ""
+    reason: str = ""
+    result: Any = None
+    result_dropped: int = 0
+    progress: Any = None
+    checkpoint: Any = None
+    log: tuple[str, ...] = ()
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobRef(Generic[R]):
+    """A job by its id: cheap, made without asking anybody.
+
+    admission   what its enqueue was answered; None for a reference made from a name
+    """
+
+    id: str
+    queue: str
+    admission: Admitted | None = None
+    client: Client = field(repr=False, compare=False, kw_only=True)
+    job_type: JobType[Any, R] | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    async def state(self) -> State | None:
+        """Where the job is now; None if the store does not know it, or no more."""
+        return await self.client.state_of(self.queue, self.id)
+
+    async def info(self) -> Job | None:
+        """Everything that the store knows of the job."""
+        return await self.client.job(self.queue, self.id)
+
+    async def cancel(self) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+        """Ask the job not to run: ``cancelled`` if it waited, ``flagged`` if it runs and is told within a second,
+        ``too_late`` if it has ended, ``missing`` if it is not known."""
+        return await self.client.cancel(self.queue, self.id)
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the handler returned, as soon as the job has completed.
+
+        timeout     seconds to wait, None = for ever
+        Raises      JobFailed if it ended otherwise, is not known, or its result was too large to keep;
+                    TimeoutError when the time is over: the job goes on
+        """
+        deadline = None if timeout is None else clock.monotonic() + timeout
+        pause = FIRST_LOOK_S
+        while True:
+            view = await self.client.view(self.queue, self.id)
+            if view is None:
+                raise JobFailed(self.id, "missing", "no such job, or its record is no longer kept")
+            if view.state in ENDED:
+                return self._result_of(view)
+            left = pause if deadline is None else deadline - clock.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"job {self.id} is {view.state} after {timeout} s")
+            await asyncio.sleep(min(pause, left))
+            pause = min(pause * 1.5, SLOWEST_LOOK_S)
+
+    def _result_of(self, view: JobView) -> R:
+        if view.state is not State.COMPLETED:
+            raise JobFailed(self.id, view.state, _why(view))
+        if view.result_dropped:
+            raise JobFailed(
+                self.id, view.state, f"its result of {view.result_dropped} bytes was too large to keep"
+            )
+        data = b"null" if view.result is None else view.result
+        result: R = json.loads(data) if self.job_type is None else self.job_type.load_result(data)
+        return result
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What the coroutines of one turn of the loop want stored in one queue."""
+
+    jobs: list[NewJob] = field(default_factory=list)
+    waiting: list[asyncio.Future[Admission]] = field(default_factory=list)
+
+
+class Client:
+    """The producer's calls on one store, for one event loop.
+
+    Calls that one turn of the loop makes for a queue travel together: a web server that enqueues for a hundred
+    requests at once sends one script call.
+    """
+
+    def __init__(self, store: Store, namespace: str) -> None:
+        self.store = store
+        self.namespace = namespace
+        self._opening: asyncio.Task[None] | None = None
+        self._batches: dict[QueueName, _Batch] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+        self._looked_at: set[QueueName] = set()
+
+    def name(self, queue: str) -> QueueName:
+        """`queue` in this client's namespace."""
+        return QueueName(self.namespace, queue)
+
+    async def close(self) -> None:
+        """Finish what is being sent, then close the store."""
+        while self._batches or self._sending:
+            await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
+        if self._opening is not None:
+            await self.store.close()
+            self._opening = None
+
+    async def enqueue(self, item: Item[R]) -> JobRef[R]:
+        """Store one job. Raises QueueFull, QueueClosed, TooLarge, InvalidValue: then nothing was stored;
+        OutcomeUnknown if the reply was lost."""
+        queue = self.name(item.queue)
+        job = item.new_job(new_id())
+        if len(job.envelope) > LARGEST_ENVELOPE:
+            raise_refusal(_too_large(job), item.queue)
+        await self._open()
+        admission = await self._join(queue, job)
+        raise_refusal(admission, item.queue)
+        await self._look_once(queue)
+        return self.ref(item.queue, admission.id, admission=admission.outcome, job_type=item.job_type)
+
+    @overload
+    async def enqueue_many(
+        self, items: Iterable[Item[Any]], *, returning: Literal["admissions"] = "admissions"
+    ) -> list[Admission]: ...
+    @overload
+    async def enqueue_many(self, items: Iterable[Item[Any]], *, returning: Literal["counts"]) -> Counts: ...
+    async def enqueue_many(
+        self, items: Iterable[Item[Any]], *, returning: Literal["admissions", "counts"] = "admissions"
+    ) -> list[Admission] | Counts:
+        """Store any number of jobs, in as few calls as the store can; a refusal is one item's, and raises nothing.
+
+        items       an iterable that may make them one by one
+        Returns     an admission per item, in order, or their counts
+        Raises      OutcomeUnknown naming every id that was sent, in order
+        """
+        if returning not in ("admissions", "counts"):
+            raise InvalidValue("returning", expected="admissions or counts", got=returning)
+        await self._open()
+        admissions: list[Admission] = []
+        tally = dict.fromkeys(Admitted, 0)
+        sent: list[tuple[QueueName, str]] = []
+        for window in _windows(items):
+            jobs = [(self.name(item.queue), item.new_job(new_id())) for item in window]
+            sent += [(queue, job.id) for queue, job in jobs]
+            try:
+                admitted = await self._store_window(jobs)
+            except OutcomeUnknown as error:
+                raise self._unknown(sent, str(error)) from error
+            for admission in admitted:
+                tally[admission.outcome] += 1
+            if returning == "admissions":
+                admissions += admitted
+        for queue in {queue for queue, _ in sent}:
+            await self._look_once(queue)
+        if returning == "admissions":
+            return admissions
+        return Counts(
+            accepted=tally[Admitted.ACCEPTED],
+            duplicate=tally[Admitted.DUPLICATE],
+            rejected=tally[Admitted.REJECTED],
+        )
+
+    def ref(
+        self,
+        queue: str,
+        job_id: str,
+        *,
+        admission: Admitted | None = None,
+        job_type: JobType[Any, R] | None = None,
+    ) -> JobRef[R]:
+        """A job by its id, without asking anybody."""
+        return JobRef(job_id, queue, admission, client=self, job_type=job_type)
+
+    async def view(self, queue: str, job_id: str) -> JobView | None:
+        """The store's own view of a job."""
+        await self._open()
+        return await self.store.get(self.name(queue), job_id)
+
+    async def job(self, queue: str, job_id: str) -> Job | None:
+        """A job as it stands, or None."""
+        view = await self.view(queue, job_id)
+        return None if view is None else job_of(view, queue)
+
+    async def state_of(self, queue: str, job_id: str) -> State | None:
+        """Where a job is, or None."""
+        view = await self.view(queue, job_id)
+        return None if view is None else view.state
+
+    async def cancel(self, queue: str, job_id: str) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+        """See `JobRef.cancel`."""
+        await self._open()
+        answer = await self.store.cancel(self.name(queue), job_id)
+        match answer:
+            case "cancelled" | "flagged" | "too_late" | "missing":
+                return answer
+        raise UnknownReply("cancel", answer)
+
+    async def jobs(self, queue: str, state: State, *, limit: int | None = None) -> AsyncIterator[Job]:
+        """The jobs of a queue in one state, a page at a time; what moves meanwhile may be missed or seen twice."""
+        await self._open()
+        offset, page = 0, 200
+        while limit is None or offset < limit:
+            size = page if limit is None else min(page, limit - offset)
+            views = await self.store.list(self.name(queue), state, offset=offset, limit=size)
+            for view in views:
+                yield job_of(view, queue)
+            if len(views) < size:
+                return
+            offset += size
+
+    async def stats(self, queue: str) -> QueueStats:
+        """Counts per state, totals and flags of a queue."""
+        await self._open()
+        return await self.store.stats(self.name(queue))
+
+    async def queues(self) -> list[str]:
+        """The queues of this namespace that anybody ever used, by name."""
+        await self._open()
+        return sorted({name.queue for name in await self.store.queues(self.namespace)})
+
+    async def _open(self) -> None:
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self.store.open())
+        try:
+            await asyncio.shield(self._opening)
+        except DockworkError:
+            self._opening = None  # the next call tries again
+            raise
+
+    def _join(self, queue: QueueName, job: NewJob) -> asyncio.Future[Admission]:
+        loop = asyncio.get_running_loop()
+        batch = self._batches.get(queue)
+        if batch is None:
+            batch = self._batches[queue] = _Batch()
+            loop.call_soon(self._send, queue)
+        reply: asyncio.Future[Admission] = loop.create_future()
+        batch.jobs.append(job)
+        batch.waiting.append(reply)
+        return reply
+
+    def _send(self, queue: QueueName) -> None:
+        task = asyncio.get_running_loop().create_task(self._store_batch(queue, self._batches.pop(queue)))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _store_batch(self, queue: QueueName, batch: _Batch) -> None:
+        """Store a batch; every outcome, good or bad, goes to the calls that wait for it."""
+        try:
+            admissions = await self.store.enqueue(queue, batch.jobs)
+        except BaseException as error:
+            for job, reply in zip(batch.jobs, batch.waiting, strict=True):
+                if not reply.done():
+                    reply.set_exception(self._for_one(error, queue, job))
+            if not isinstance(error, Exception):
+                raise
+            return
+        for admission, reply in zip(admissions, batch.waiting, strict=True):
+            if not reply.done():
+                reply.set_result(admission)
+
+    def _for_one(self, error: BaseException, queue: QueueName, job: NewJob) -> BaseException:
+        if isinstance(error, OutcomeUnknown):
+            return self._unknown([(queue, job.id)], str(error))
+        return error
+
+    def _unknown(self, sent: Sequence[tuple[QueueName, str]], message: str) -> OutcomeUnknown:
+        async def resolve() -> list[State | None]:
+            views = [await self.store.get(queue, job_id) for queue, job_id in sent]
+            return [None if view is None else view.state for view in views]
+
+        return OutcomeUnknown(message, [job_id for _, job_id in sent], resolve)
+
+    async def _store_window(self, jobs: Sequence[tuple[QueueName, NewJob]]) -> list[Admission]:
+        """One admission per job, in order, though each queue is asked on its own."""
+        places: dict[QueueName, list[int]] = {}
+        found: dict[int, Admission] = {}
+        for place, (queue, job) in enumerate(jobs):
+            if len(job.envelope) > LARGEST_ENVELOPE:
+                found[place] = _too_large(job)
+            else:
+                places.setdefault(queue, []).append(place)
+        for queue, mine in places.items():
+            admissions = await self.store.enqueue(queue, [jobs[place][1] for place in mine])
+            found.update(zip(mine, admissions, strict=True))
+        return [found[place] for place in range(len(jobs))]
+
+    async def _look_once(self, queue: QueueName) -> None:
+        """Warn, once for each queue, when nobody is there who would run its jobs. Never fails the enqueue."""
+        if queue in self._looked_at:
+            return
+        self._looked_at.add(queue)
+        try:
+            sample = await self.store.sample(queue, horizon_ms=0)
+        except DockworkError:
+            self._looked_at.discard(queue)
+            return
+        if sample.owner is None and not sample.workers:
+            log.warning(
+                "queue %s of namespace %s has neither a Queue object nor workers; its jobs wait until it has",
+                queue.queue,
+                queue.namespace,
+            )
+
+
+def new_id() -> str:
+    """A fresh job id: a ULID of this machine's clock."""
+    return ulid(clock.now_ms(), os.urandom(10))
+
+
+def raise_refusal(admission: Admission, queue: str) -> None:
+    """Raise what a rejected admission means; an accepted or known job passes."""
+    if admission.outcome is not Admitted.REJECTED:
+        return
+    match admission.reason:
+        case "closed":
+            raise QueueClosed(queue)
+        case "payload":
+            raise TooLarge(f"job {admission.id}", size=admission.current, limit=admission.limit)
+        case "timeout":
+            expected = f"at most {admission.limit} ms, the longest that queue {queue} allows"
+            raise InvalidValue("timeout", expected=expected, got=admission.current)
+        case "depth" | "bytes" as what:
+            raise QueueFull(queue, what=what, current=admission.current, limit=admission.limit)
+    raise UnknownReply("enqueue", admission.reason)
+
+
+def job_of(view: JobView, queue: str) -> Job:
+    """The public form of a stored job; an envelope that cannot be read costs only its arguments."""
+    try:
+        envelope = open_envelope(view.envelope)
+        args, headers = json.loads(envelope.args), envelope.headers
+    except Undecodable:
+        args, headers = None, {}
+    return Job(
+        id=view.id,
+        type=view.type,
+        queue=queue,
+        state=view.state,
+        args=args,
+        headers=headers,
+        priority=view.priority,
+        created_at=_instant(view.created_ms),
+        due_at=_instant(view.due_ms or view.created_ms),
+        scheduled_for=_maybe_instant(view.scheduled_for_ms),
+        expires_at=_maybe_instant(view.expires_ms),
+        started_at=_maybe_instant(view.started_ms),
+        ended_at=_maybe_instant(view.ended_ms),
+        attempts=view.attempts,
+        deliveries=view.deliveries,
+        interruptions=view.interruptions,
+        owner=view.owner,
+        reason=view.reason,
+        result=_maybe_json(view.result),
+        result_dropped=view.result_dropped,
+        progress=_maybe_json(view.progress),
+        checkpoint=_maybe_json(view.checkpoint),
+        log=view.log,
+        failures=view.failures,
+    )
+
+
+def _too_large(job: NewJob) -> Admission:
+    size = len(job.envelope)
+    return Admission(
+        id=job.id, outcome=Admitted.REJECTED, reason="payload", current=size, limit=LARGEST_ENVELOPE
+    )
+
+
+def _windows(items: Iterable[Item[Any]]) -> Iterable[list[Item[Any]]]:
+    window: list[Item[Any]] = []
+    for item in items:
+        window.append(item)
+        if len(window) == WINDOW:
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+def _why(view: JobView) -> str:
+    if view.failures:
+        last = view.failures[-1]
+        return f"{last.error_class}: {last.message}"
+    return view.reason or "no reason was kept"
+
+
+def _instant(ms: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+
+
+def _maybe_instant(ms: int | None) -> datetime | None:
+    return None if ms is None else _instant(ms)
+
+
+def _maybe_json(data: bytes | None) -> Any:
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None

@@ -1,0 +1,198 @@
+"""The blocking twin of the async calls: one thread with a loop and a connection of its own, for any thread.
+
+It works under a running event loop too, because it never touches that loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from dockwork.client import Client, Counts, Job, JobRef
+from dockwork.core.states import State
+from dockwork.registry import CallOptions, Item, Registry, item_by_name
+from dockwork.store.protocol import Admission, Admitted, QueueStats
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_END = object()
+
+
+class Portal:
+    """A thread with an event loop, started by the first call; calls from any thread run there one by one or together.
+
+    After a fork the child starts its own: a thread does not survive a fork.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = 0
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The thread's loop, running."""
+        with self._lock:
+            if self._loop is None or self._pid != os.getpid():
+                self._start()
+            assert self._loop is not None
+            return self._loop
+
+    def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of `call`, awaited on the portal's loop; blocks this thread."""
+        loop = self.loop
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a blocking call on its own loop would wait for itself; await the async twin")
+        future = asyncio.run_coroutine_threadsafe(_awaited(call), loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # an interrupt in this thread ends the wait over there too
+            raise
+
+    def stop(self) -> None:
+        """End the thread; the next call starts another."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None and self._pid == os.getpid():
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _start(self) -> None:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
+        thread.start()
+        self._loop, self._thread, self._pid = loop, thread, os.getpid()
+
+
+@dataclass(frozen=True)
+class SyncJobRef(Generic[R]):
+    """The blocking twin of `JobRef`."""
+
+    ref: JobRef[R]
+    portal: Portal
+
+    @property
+    def id(self) -> str:
+        return self.ref.id
+
+    @property
+    def queue(self) -> str:
+        return self.ref.queue
+
+    @property
+    def admission(self) -> Admitted | None:
+        return self.ref.admission
+
+    def state(self) -> State | None:
+        return self.portal.run(self.ref.state)
+
+    def info(self) -> Job | None:
+        return self.portal.run(self.ref.info)
+
+    def cancel(self) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+        return self.portal.run(self.ref.cancel)
+
+    def result(self, timeout: float | None = None) -> R:
+        return self.portal.run(lambda: self.ref.result(timeout))
+
+
+class SyncCalls:
+    """The blocking twin of an app's calls."""
+
+    def __init__(self, portal: Portal, client: Callable[[], Client], registry: Registry) -> None:
+        self._portal = portal
+        self._client = client
+        self._registry = registry
+
+    def submit(self, item: Item[R]) -> SyncJobRef[R]:
+        """Store one item."""
+
+        async def call() -> JobRef[R]:
+            return await self._client().enqueue(item)
+
+        return SyncJobRef(self._portal.run(call), self._portal)
+
+    def enqueue(
+        self,
+        type_: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        queue: str,
+        options: CallOptions | None = None,
+    ) -> SyncJobRef[Any]:
+        """Store a job of a type by its name."""
+        said = options or CallOptions()
+        item = item_by_name(type_, arguments or {}, queue=queue, registry=self._registry, options=said)
+        return self.submit(item)
+
+    @overload
+    def enqueue_many(
+        self, items: Iterable[Item[Any]], *, returning: Literal["admissions"] = "admissions"
+    ) -> list[Admission]: ...
+    @overload
+    def enqueue_many(self, items: Iterable[Item[Any]], *, returning: Literal["counts"]) -> Counts: ...
+    def enqueue_many(
+        self, items: Iterable[Item[Any]], *, returning: Literal["admissions", "counts"] = "admissions"
+    ) -> list[Admission] | Counts:
+        """Store any number of jobs; see `Client.enqueue_many`."""
+
+        async def call() -> list[Admission] | Counts:
+            client = self._client()
+            if returning == "counts":
+                return await client.enqueue_many(items, returning="counts")
+            return await client.enqueue_many(items, returning=returning)
+
+        return self._portal.run(call)
+
+    def ref(self, queue: str, job_id: str) -> SyncJobRef[Any]:
+        """A job by its id."""
+
+        async def call() -> JobRef[Any]:
+            return self._client().ref(queue, job_id)
+
+        return SyncJobRef(self._portal.run(call), self._portal)
+
+    def jobs(self, queue: str, *, state: State | str, limit: int | None = None) -> Iterator[Job]:
+        """The jobs of a queue in one state, fetched as they are read."""
+        wanted = State(state)
+
+        async def start() -> AsyncIterator[Job]:
+            return self._client().jobs(queue, wanted, limit=limit)
+
+        pages = self._portal.run(start)
+
+        async def step() -> Any:
+            return await anext(pages, _END)
+
+        while (job := self._portal.run(step)) is not _END:
+            yield job
+
+    def stats(self, queue: str) -> QueueStats:
+        """Counts per state, totals and flags of a queue."""
+
+        async def call() -> QueueStats:
+            return await self._client().stats(queue)
+
+        return self._portal.run(call)
+
+    def queues(self) -> list[str]:
+        """The queues of this namespace."""
+
+        async def call() -> list[str]:
+            return await self._client().queues()
+
+        return self._portal.run(call)
+
+
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()
