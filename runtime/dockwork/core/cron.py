@@ -8,7 +8,9 @@ Everything is a function of its arguments, so the operator, the workers and the 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -27,6 +29,7 @@ from dockwork.errors import InvalidValue, require
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LONGEST_SCHEDULE = 128
+PLAN_COUNT, PLAN_SPAN, PLAN_MOST, PLAN_PAST = 64, timedelta(hours=48), 2000, 500
 EVERY_MIN = timedelta(seconds=1)
 EVERY_MAX = timedelta(hours=8760)
 #: 29 February on a given weekday comes back after 40 years at most.
@@ -104,6 +107,63 @@ class Schedule:
             bool(self.expression) != (self.every is not None), "schedule",
             expected="either cron fields or an interval", got=self.text,
         )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calendar:
+    """All that decides when a schedule is due: the rule, the zone, and what happens at clock changes."""
+
+    schedule: Schedule
+    zone: str = "Etc/UTC"
+    dst: Dst = Dst()
+
+    def ticks(self, after: datetime, until: datetime | None = None) -> Iterator[datetime]:
+        """The instants in (after, until]; see `ticks`."""
+        return ticks(self.schedule, load_zone(self.zone), self.dst, after, until)
+
+    @property
+    def hash(self) -> str:
+        """Changes when the instants may change, and with nothing else."""
+        return hashlib.sha256(self.to_json(text=False).encode()).hexdigest()[:16]
+
+    def to_json(self, *, text: bool = True) -> str:
+        """For a worker that goes on planning without the operator; `from_json` reads it."""
+        schedule = self.schedule
+        said = {
+            "expression": schedule.expression,
+            "wall": schedule.wall,
+            "either_day": schedule.either_day,
+            "every_ms": schedule.every and schedule.every // timedelta(milliseconds=1),
+            "zone": self.zone,
+            "gap": self.dst.gap,
+            "overlap": self.dst.overlap,
+        }
+        return json.dumps(said | ({"text": schedule.text} if text else {}), separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Calendar:
+        """Raises ValueError, KeyError or TypeError for what `to_json` did not write."""
+        said = json.loads(text)
+        every_ms = said["every_ms"]
+        return cls(
+            schedule=Schedule(
+                text=said["text"],
+                expression=said["expression"],
+                wall=said["wall"],
+                either_day=said["either_day"],
+                every=None if every_ms is None else timedelta(milliseconds=every_ms),
+            ),
+            zone=said["zone"],
+            dst=Dst(gap=Gap(said["gap"]), overlap=Overlap(said["overlap"])),
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """The instants to plan, rising, and how many older ones no policy could run any more."""
+
+    instants: tuple[datetime, ...]
+    left_out: int = 0
 
 
 # --- reading a schedule ------------------------------------------------------------------------------------
@@ -356,11 +416,27 @@ def require_firing(schedule: Schedule, zone: ZoneInfo, dst: Dst, after: datetime
         raise NeverFires("schedule", expected="a time that comes again", got=schedule.text)
 
 
-def schedule_hash(schedule: Schedule, zone: str, dst: Dst) -> str:
-    """Changes when the instants may change: another schedule, zone or clock-change rule."""
-    rule = schedule.expression or f"every {schedule.every}"
-    said = f"{rule}|{schedule.wall}|{schedule.either_day}|{zone}|{dst.gap}|{dst.overlap}"
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+def plan_ahead(calendar: Calendar, after: datetime, now: datetime, *, known: int = 0) -> Planned:
+    """What a plan needs that ends at `after` and has `known` instants still to come.
+
+    The plan reaches for 64 instants or 48 hours, whichever is more, and holds 2,000 at most. An interval needs
+    no plan. Of instants that are past already (nobody was there) the newest 500 are kept: no policy runs more.
+    """
+    if calendar.schedule.every:
+        return Planned(instants=())
+    past: deque[datetime] = deque(maxlen=PLAN_PAST)
+    coming: list[datetime] = []
+    left_out = 0
+    for tick in calendar.ticks(after):
+        if tick <= now:
+            left_out += len(past) == PLAN_PAST
+            past.append(tick)
+            continue
+        count = known + len(coming)
+        if (count >= PLAN_COUNT and tick > now + PLAN_SPAN) or count + len(past) >= PLAN_MOST:
+            break
+        coming.append(tick)
+    return Planned(instants=(*past, *coming), left_out=left_out)
 
 
 def _multiples(interval: timedelta, after: datetime) -> Iterator[datetime]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dockwork.core.cron import (
+    Calendar,
     Dst,
     Gap,
     InvalidSchedule,
     Overlap,
     UnknownZone,
-    every,
     load_zone,
     parse_schedule,
-    schedule_hash,
+    plan_ahead,
 )
 
 
@@ -142,19 +144,75 @@ def test_an_unknown_zone_is_refused_by_name(name: str) -> None:
         load_zone(name)
 
 
+def calendar(text: str, zone: str = "Etc/UTC", dst: Dst | None = None) -> Calendar:
+    return Calendar(schedule=parse_schedule(text), zone=zone, dst=dst or Dst())
+
+
 @pytest.mark.covers("OP-257")
 def test_the_hash_changes_with_schedule_zone_and_rules_and_with_nothing_else() -> None:
-    base = schedule_hash(parse_schedule("0 2 * * *"), "Etc/UTC", Dst())
+    base = calendar("0 2 * * *").hash
 
-    assert schedule_hash(parse_schedule(" 0  2 * * * "), "Etc/UTC", Dst()) == base
+    assert calendar(" 0  2 * * * ").hash == base
     others = {
-        schedule_hash(parse_schedule("0 3 * * *"), "Etc/UTC", Dst()),
-        schedule_hash(parse_schedule("0 2 * * *"), "Europe/Zurich", Dst()),
-        schedule_hash(parse_schedule("0 2 * * *"), "Etc/UTC", Dst(gap=Gap.SKIP)),
-        schedule_hash(parse_schedule("0 2 * * *"), "Etc/UTC", Dst(overlap=Overlap.LAST)),
-        schedule_hash(parse_schedule("0 2 1 * 1"), "Etc/UTC", Dst()),
-        schedule_hash(every(parse_schedule("@every 2h").every), "Etc/UTC", Dst()),  # type: ignore[arg-type]
-        schedule_hash(parse_schedule("@every 3h"), "Etc/UTC", Dst()),
+        calendar("0 3 * * *").hash,
+        calendar("0 2 * * *", "Europe/Zurich").hash,
+        calendar("0 2 * * *", dst=Dst(gap=Gap.SKIP)).hash,
+        calendar("0 2 * * *", dst=Dst(overlap=Overlap.LAST)).hash,
+        calendar("0 2 1 * 1").hash,
+        calendar("@every 2h").hash,
+        calendar("@every 3h").hash,
     }
     assert base not in others
     assert len(others) == 7
+
+
+@pytest.mark.covers("OP-251")
+@pytest.mark.parametrize("text", ["*/5 H * * mon", "0 0 13 * 5", "@every 90s", "@hourly"])
+def test_a_calendar_survives_being_written(text: str) -> None:
+    written = calendar(text, "America/New_York", Dst(gap=Gap.SKIP, overlap=Overlap.BOTH))
+
+    assert Calendar.from_json(written.to_json()) == written
+
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.covers("OP-251")
+@pytest.mark.parametrize(
+    ("text", "count", "last"),
+    [
+        ("0 0 * * *", 64, NOW + timedelta(days=63, hours=12)),
+        ("*/15 * * * *", 192, NOW + timedelta(hours=48)),
+        ("* * * * *", 2000, NOW + timedelta(minutes=2000)),
+    ],
+)
+def test_a_plan_has_64_instants_or_48_hours_and_at_most_2000(text: str, count: int, last: datetime) -> None:
+    planned = plan_ahead(calendar(text), NOW, NOW)
+
+    assert (len(planned.instants), planned.instants[-1], planned.left_out) == (count, last, 0)
+
+
+@pytest.mark.covers("OP-252")
+def test_a_plan_that_ran_out_goes_on_from_its_end_and_says_what_it_leaves_out() -> None:
+    end = NOW - timedelta(minutes=1200)
+
+    planned = plan_ahead(calendar("* * * * *"), end, NOW)
+
+    assert planned.left_out == 700
+    assert planned.instants[0] == NOW - timedelta(minutes=499)
+    assert len(planned.instants) == 2000
+    assert planned.instants[-1] == NOW + timedelta(minutes=1500)
+
+
+@pytest.mark.covers("OP-251")
+def test_a_refill_counts_what_is_planned_already() -> None:
+    end = NOW + timedelta(days=9, hours=12)
+
+    planned = plan_ahead(calendar("0 0 * * *"), end, NOW, known=10)
+
+    assert planned.instants[0] == end + timedelta(days=1)
+    assert len(planned.instants) == 54
+
+
+def test_an_interval_needs_no_plan() -> None:
+    assert plan_ahead(calendar("@every 1s"), NOW, NOW).instants == ()
