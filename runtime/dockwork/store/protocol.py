@@ -416,6 +416,8 @@ class CronEntry:
 
     job             the template of each tick's job; id and times are the script's
     policies        as the CronJob resource names them
+    calendar        JSON of `core.cron.Calendar`: with it a worker goes on planning while no operator is there
+    tzdata          IANA release that the plan was made with; a worker with an older one leaves it alone
     """
 
     uid: str
@@ -432,13 +434,18 @@ class CronEntry:
     jitter_ms: int = 0
     every_ms: int | None = None
     tzdata: str = ""
+    calendar: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CronState:
     """What the ledger says about one schedule.
 
-    planned         instants in the plan that are not decided yet
+    planned         instants of the plan that are still to come
+    last_planned_ms the plan has every instant up to here; 0 for an interval, which needs no plan
+    active          ids of its jobs that have not ended, `pending` of them waiting
+    refreshed_ms    when an operator put it last; after 7 days without, it stops
+    now_ms          Redis TIME of this look
     """
 
     uid: str
@@ -453,14 +460,25 @@ class CronState:
     skipped: int
     active: tuple[str, ...] = ()
     pending: int = 0
-    last: Mapping[str, str] = field(default_factory=dict)  #: scheduled_for, enqueued_at, job_id, outcome, by
+    last: Mapping[str, str] = field(default_factory=dict)  #: at, decided, id, outcome, reason, by
     last_missed: Mapping[str, str] = field(default_factory=dict)
-    last_skipped: Mapping[str, str] = field(default_factory=dict)
+    last_skipped: Mapping[str, str] = field(default_factory=dict)  #: both: at, reason, decided
+    missed_by: Mapping[str, int] = field(default_factory=dict)
+    skipped_by: Mapping[str, int] = field(default_factory=dict)
+    generation: int = 0
+    every_ms: int | None = None
+    tzdata: str = ""
+    calendar: str = ""
+    refreshed_ms: int = 0
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticked:
-    """What one instant became: ``fired``, ``already``, ``skipped``, ``missed``."""
+    """What one instant became: ``fired``, ``already``, ``skipped``, ``missed``.
+
+    ``failed``: the schedule could not be ticked (`reason`), nothing is decided, and it is tried again in a minute.
+    """
 
     uid: str
     at_ms: int
@@ -556,13 +574,36 @@ class Store(Protocol):
 
     async def expire(self, queue: QueueName) -> int: ...
     async def trim(self, queue: QueueName) -> int: ...
-    async def tick(self, queue: QueueName, uid: str | None = None) -> list[Ticked]: ...
+    async def tick(self, queue: QueueName, uid: str | None = None, *, by: str = "worker") -> list[Ticked]:
+        """Decide what is due of one schedule, or of all. Every claim does this too."""
+        ...
 
     # schedules
     async def plan(
-        self, queue: QueueName, entry: CronEntry, instants_ms: Sequence[int], *, generation: int, reset: bool
+        self,
+        queue: QueueName,
+        entry: CronEntry,
+        instants_ms: Sequence[int],
+        *,
+        generation: int,
+        reset: bool,
+        from_ms: int = 0,
+        decided_ms: int | None = None,
+        left_out: int = 0,
     ) -> str:
-        """Put or refill an entry: ``ok`` or ``stale``. `reset`: the schedule changed, nothing for the past."""
+        """Put an entry and add to its plan: ``ok``, or ``stale`` (a newer one is there, or a hole would be left).
+
+        A new schedule, and a resumed one, begin now: nothing is due for the past.
+        reset         plan the future anew (the zone data changed); the cursor stays
+        from_ms       `instants_ms` are all of the calendar later than this, up to the last of them; 2,000 at most
+        decided_ms    what an earlier ledger had decided: a new entry begins there, and what a known one has
+                      lost of it in a failover was missed
+        left_out      older instants in that span that no policy could run any more
+        """
+        ...
+
+    async def refill(self, queue: QueueName) -> list[str]:
+        """Continue the plans that have less than 16 instants left: the uids. By workers; see OP-251."""
         ...
 
     async def unplan(self, queue: QueueName, uid: str) -> bool: ...
