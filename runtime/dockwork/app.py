@@ -247,7 +247,7 @@ class App:
         arguments: Mapping[str, Any] | None = None,
         *,
         queue: str,
-        **options: Unpack[Options],
+        **options: Unpack[ItemOptions],
     ) -> JobRef[Any]:
         """Store a job of a type by its name, which this process need not know; arguments by name."""
         return await self.submit(self.item(type_, arguments, queue=queue, **options))
@@ -258,7 +258,7 @@ class App:
         arguments: Mapping[str, Any] | None = None,
         *,
         queue: str,
-        **options: Unpack[Options],
+        **options: Unpack[ItemOptions],
     ) -> Item[Any]:
         """An item of a type by its name, for `enqueue_many`."""
         said = CallOptions().and_(**options)
