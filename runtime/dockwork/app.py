@@ -35,6 +35,7 @@ from dockwork.registry import (
     CallOptions,
     CustomBackoff,
     Item,
+    ItemOptions,
     JobType,
     QueueOptions,
     Registry,
