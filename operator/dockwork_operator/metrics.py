@@ -79,6 +79,12 @@ class Metrics:
             "dockwork_cron_ticks", "Ticks by what became of them", (*QUEUE, "outcome"), registry=registry
         )
         self._per_object += [self.interrupted, self.wrong_victims, self.cron_ticks]
+        #: Counters that decisions raise, by their name in /metrics.
+        self.counters = {
+            "dockwork_jobs_interrupted_total": self.interrupted,
+            "dockwork_scale_down_wrong_victim_total": self.wrong_victims,
+            "dockwork_cron_ticks_total": self.cron_ticks,
+        }
 
     def forget(self, namespace: str, name: str) -> None:
         """Remove every series of an object that is gone."""

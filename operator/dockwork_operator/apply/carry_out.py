@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -32,14 +33,18 @@ from dockwork_operator.kube.resources import BY_KIND, DEPLOYMENTS, PODS
 from dockwork_operator.kube.cache import Cache
 
 
+#: Seconds for what one action asks of Redis: one that hangs must not hold up other Queues.
+STORE_LIMIT = 2.0
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hands:
-    """What actions on one Queue work with. `store` is None while its Redis is unknown: no plan asks for it then."""
+    """What actions on one Queue work with. Without a store (its Redis is unknown) no plan asks for Redis."""
 
     kube: KubeClient
     cache: Cache
     namespace: str
-    queue: QueueName
+    queue: QueueName | None = None
     store: Store | None = None
 
 
@@ -59,8 +64,8 @@ async def carry_out(actions: Sequence[Action], hands: Hands) -> Applied:
             return Applied(done=tuple(done), failure=failure_of(error))
         except _OwnedByAnother as error:
             return Applied(done=tuple(done), failure=ApplyFailure(kind=FailureKind.OWNED, message=str(error)))
-        except DockworkError as error:
-            failure = ApplyFailure(kind=FailureKind.REDIS, message=str(error))
+        except (DockworkError, TimeoutError) as error:
+            failure = ApplyFailure(kind=FailureKind.REDIS, message=str(error) or "no answer within 2 s")
             return Applied(done=tuple(done), failure=failure)
         done.append(action)
     return Applied(done=tuple(done))
@@ -68,35 +73,46 @@ async def carry_out(actions: Sequence[Action], hands: Hands) -> Applied:
 
 async def _perform(action: Action, hands: Hands) -> None:
     match action:
-        case Configure():
-            await _configure(action, hands)
+        case Configure() | Unquiesce() | Quiesce() | Upkeep():
+            async with asyncio.timeout(STORE_LIMIT):
+                await _perform_on_redis(action, *_redis(hands))
         case ApplyChild():
             resource = BY_KIND[action.kind]
             body = dict(action.manifest)
             hands.cache.put(resource, await hands.kube.apply(resource, hands.namespace, body))
-        case Unquiesce():
-            await _store(hands).unquiesce(hands.queue, action.pods)
         case Scale():
             await _scale(action, hands)
-        case Quiesce():
-            await _store(hands).quiesce(hands.queue, action.requests)
         case DeletionCost():
             await _set_cost(action, hands)
         case DeleteChild():
             await _delete(action, hands)
-        case Upkeep():
-            await _keep_up(action, hands)
         case _:
             assert_never(action)
 
 
-async def _configure(action: Configure, hands: Hands) -> None:
+async def _perform_on_redis(
+    action: Configure | Unquiesce | Quiesce | Upkeep, store: Store, queue: QueueName
+) -> None:
+    match action:
+        case Configure():
+            await _configure(action, store, queue)
+        case Unquiesce():
+            await store.unquiesce(queue, action.pods)
+        case Quiesce():
+            await store.quiesce(queue, action.requests)
+        case Upkeep():
+            await _keep_up(action, store, queue)
+        case _:
+            assert_never(action)
+
+
+async def _configure(action: Configure, store: Store, queue: QueueName) -> None:
     owner = action.owner
     record = OwnerRecord(operator=owner.operator, namespace=owner.namespace, name=owner.name, uid=owner.uid)
-    other = await _store(hands).configure(hands.queue, queue_config(action.settings), record)
+    other = await store.configure(queue, queue_config(action.settings), record)
     if other is not None and (other.operator, other.uid) != (record.operator, record.uid):
         raise _OwnedByAnother(
-            f"the Redis queue {hands.queue} belongs to Queue {other.namespace}/{other.name}; nothing was written"
+            f"the Redis queue {queue} belongs to Queue {other.namespace}/{other.name}; nothing was written"
         )
 
 
@@ -153,22 +169,21 @@ async def _delete(action: DeleteChild, hands: Hands) -> None:
         pass  # as wanted
 
 
-async def _keep_up(action: Upkeep, hands: Hands) -> None:
-    store = _store(hands)
+async def _keep_up(action: Upkeep, store: Store, queue: QueueName) -> None:
     if action.promote:
-        await store.promote(hands.queue)
+        await store.promote(queue)
     if action.reap:
-        await store.reap(hands.queue)
+        await store.reap(queue)
     if action.expire:
-        await store.expire(hands.queue)
+        await store.expire(queue)
     if action.trim:
-        await store.trim(hands.queue)
+        await store.trim(queue)
 
 
-def _store(hands: Hands) -> Store:
-    if hands.store is None:
+def _redis(hands: Hands) -> tuple[Store, QueueName]:
+    if hands.store is None or hands.queue is None:
         raise NoRedis("no Redis is known for this Queue")
-    return hands.store
+    return hands.store, hands.queue
 
 
 class NoRedis(DockworkError):

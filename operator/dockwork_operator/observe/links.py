@@ -7,7 +7,6 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from dockwork.errors import (
@@ -32,6 +31,8 @@ log = EventLog(__name__)
 
 #: Seconds for one round of samples, whatever hangs.
 ROUND_LIMIT = 2.0
+#: Seconds for which a failure is believed for Queues that were never looked at.
+FAILED_FOR = 4.0
 #: Seconds between two looks at version, policy and memory.
 SERVER_EVERY = 300.0
 #: Seconds after which a Redis that no Queue uses any more is closed.
@@ -48,14 +49,6 @@ _BY_CAUSE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What the last look at one Queue gave, and when (the loop's time)."""
-
-    seen: RedisSeen
-    at: float
-
-
 class RedisLink:
     """One Redis, the Queues that live on it, and what the last look at each of them gave."""
 
@@ -65,14 +58,14 @@ class RedisLink:
         self._metrics = metrics
         self._now_ms = now_ms
         self._requests: dict[ObjectKey, SampleRequest] = {}
-        self._looks: dict[ObjectKey, Look] = {}
+        self._looks: dict[ObjectKey, RedisSeen] = {}
+        self._failed_at = float("-inf")
+        self._failure = RedisSeen(asked=False)
         self._server: ServerSeen | None = None
         self._server_at = float("-inf")
         self._ca_file = _ca_file(target.ca)
         self.store: Store = RedisStore(target.url, ca_file=self._ca_file, client_name="dockwork-operator")
         self.unused_since: float | None = None
-        #: Set when a wake or a new Queue wants a round before its time.
-        self.hurry = asyncio.Event()
 
     async def open(self) -> None:
         with contextlib.suppress(DockworkError):
@@ -104,8 +97,19 @@ class RedisLink:
         """The Queue resource of a Redis queue."""
         return next((key for key, request in self._requests.items() if request.queue == queue), None)
 
-    def last(self, key: ObjectKey) -> Look | None:
+    def last(self, key: ObjectKey) -> RedisSeen | None:
         return self._looks.get(key)
+
+    async def first_or_last(self, key: ObjectKey) -> RedisSeen:
+        """What the last look at `key` gave; the first look is made here, unless this Redis failed just now.
+
+        Reconciles never wait for a round: a Redis that hangs would take all their places from other Queues.
+        """
+        if key not in self._looks:
+            if asyncio.get_running_loop().time() - self._failed_at < FAILED_FOR:
+                return self._failure
+            await self.look(key)
+        return self._looks.get(key) or self._failure
 
     async def round(self) -> tuple[ObjectKey, ...]:
         """Sample every Queue in one pipeline; the keys that were looked at, also when Redis did not answer."""
@@ -128,7 +132,7 @@ class RedisLink:
         self._metrics.redis_up.labels(self.name).set(1)
         self._metrics.redis_seconds.labels(self.name).observe(loop.time() - began)
         for key, answer in zip(requests, answers, strict=True):
-            self._looks[key] = Look(self._seen(answer), loop.time())
+            self._looks[key] = self._seen(answer)
         times = [answer.time_ms for answer in answers if isinstance(answer, Sample)]
         if times:
             self._metrics.clock_skew.labels(self.name).set((times[-1] - self._now_ms()) / 1000)
@@ -137,8 +141,9 @@ class RedisLink:
     def _failed(self, requests: Mapping[ObjectKey, SampleRequest], seen: RedisSeen, at: float) -> None:
         self._metrics.redis_up.labels(self.name).set(0)
         self._server_at = float("-inf")  # it may be another server when it answers again
+        self._failed_at, self._failure = at, seen
         for key in requests:
-            self._looks[key] = Look(seen, at)
+            self._looks[key] = seen
 
     async def _look_at_server(self, now: float) -> None:
         if now - self._server_at >= SERVER_EVERY:

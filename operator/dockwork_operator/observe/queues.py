@@ -55,18 +55,22 @@ class QueueObserver:
         self._strangers: dict[tuple[Resource, str, str], tuple[float, Object | None]] = {}
 
     async def observe(
-        self, key: ObjectKey, raw: Mapping[str, Any], queue: Queue | None, *, request: SampleRequest | None,
-        operator: OperatorSeen, max_age: float,
+        self,
+        key: ObjectKey,
+        raw: Mapping[str, Any],
+        queue: Queue | None,
+        *,
+        request: SampleRequest | None,
+        operator: OperatorSeen,
     ) -> QueueWorld:
         """Everything about the Queue `raw`; `queue` is None when its spec was refused: Redis is left alone then.
 
-        request     what to ask Redis about it
-        max_age     seconds that the last look at Redis may be old
+        request     what to ask Redis about it, now at first contact and then in each round
         Raises      KubeError when a needed read got no answer
         """
         secret, redis, link = SecretSeen(), RedisSeen(asked=False), None
         if queue is not None and request is not None:
-            secret, redis, link = await self._look_at_redis(key, queue, request, max_age)
+            secret, redis, link = await self._look_at_redis(key, queue, request)
         deployment, children = await self._children(key)
         seen = QueueSeen(
             status=raw.get("status") or {},
@@ -90,7 +94,7 @@ class QueueObserver:
     # --- Redis ---------------------------------------------------------------------------------------------
 
     async def _look_at_redis(
-        self, key: ObjectKey, queue: Queue, request: SampleRequest, max_age: float
+        self, key: ObjectKey, queue: Queue, request: SampleRequest
     ) -> tuple[SecretSeen, RedisSeen, RedisLink | None]:
         found = await self._secrets.find(key.namespace, queue.spec.redis)
         if isinstance(found, SecretSeen):
@@ -103,11 +107,7 @@ class QueueObserver:
             self._secrets.forget(key.namespace, queue.spec.redis)
             return SecretSeen(), failure_of(error, "the Redis URL"), None
         link.ask(key, request)
-        look = link.last(key)
-        if look is None or asyncio.get_running_loop().time() - look.at > max_age:
-            await link.look(key)
-            look = link.last(key)
-        seen = look.seen if look is not None else RedisSeen(asked=False)
+        seen = await link.first_or_last(key)
         if seen.failure is not None:
             self._secrets.forget(key.namespace, queue.spec.redis)
         return SecretSeen(), seen, link

@@ -1,0 +1,234 @@
+"""The reconcile of a Queue: observe, decide, apply. The same for every trigger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from dockwork.store.protocol import SampleRequest
+from dockwork_operator.apply.carry_out import Hands, carry_out, failure_of
+from dockwork_operator.decide.manifests import RedisDefaults
+from dockwork_operator.decide.memory import Memory, remember, seed_memory
+from dockwork_operator.decide.plan import Applied, ApplyFailure, FailureKind, Plan
+from dockwork_operator.decide.queue import decide_queue
+from dockwork_operator.decide.seen import OperatorSeen, QueueSeen
+from dockwork_operator.errors import KubeError
+from dockwork_operator.kube.cache import Cache
+from dockwork_operator.kube.client import KubeClient, Object
+from dockwork_operator.kube.events import About, EventWriter
+from dockwork_operator.kube.limits import RateLimit
+from dockwork_operator.kube.resources import QUEUES, ObjectKey
+from dockwork_operator.logs import EventLog
+from dockwork_operator.loop.figures import changes, count_all, show_queue
+from dockwork_operator.loop.pace import Pace
+from dockwork_operator.loop.wakes import Wakes
+from dockwork_operator.metrics import Metrics
+from dockwork_operator.models.objects import Refused
+from dockwork_operator.models.queues import Queue, Scaling, parse_queue
+from dockwork_operator.observe.queues import QueueObserver, redis_name
+
+log = EventLog(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What every reconcile works with."""
+
+    kube: KubeClient
+    cache: Cache
+    wakes: Wakes
+    pace: Pace
+    events: EventWriter
+    metrics: Metrics
+    status_limit: RateLimit
+    now: Callable[[], datetime]
+
+
+class StatusWriter:
+    """One PATCH of /status, at most ten per second together; what it returned is in the cache before its event."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def write(self, key: ObjectKey, uid: str, status: Mapping[str, Any]) -> None:
+        parts = self._parts
+        await parts.status_limit.take()
+        # The uid is a precondition: a new object of the same name gets no old status.
+        patch = {"metadata": {"uid": uid}, "status": dict(status)}
+        written = await parts.kube.merge(key.resource, key.namespace, key.name, patch, subresource="status")
+        parts.cache.put(key.resource, written)
+        parts.metrics.status_writes.labels(key.resource.kind).inc()
+
+
+class QueueReconciler:
+    """Reconciles Queues and remembers, per object, what decisions need from the last time.
+
+    lease_uid    the identity of this installation towards Redis
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        observer: QueueObserver,
+        *,
+        defaults: RedisDefaults,
+        lease_uid: Callable[[], str],
+        max_rollouts: int,
+    ) -> None:
+        self._parts = parts
+        self._observer = observer
+        self._status = StatusWriter(parts)
+        self._defaults = defaults
+        self._lease_uid = lease_uid
+        self._max_rollouts = max_rollouts
+        self._memories: dict[ObjectKey, tuple[str, Memory]] = {}
+        self._rolling: set[ObjectKey] = set()
+
+    async def reconcile(self, key: ObjectKey) -> None:
+        """Raises KubeError and NotLeading; everything else that can go wrong is in the plan or in the pace."""
+        parts = self._parts
+        raw = parts.cache.get(QUEUES, key.namespace, key.name)
+        if raw is None:
+            self.forget(key)
+            return
+        uid, now = str(raw["metadata"]["uid"]), parts.now()
+        queue = parse_queue(raw)
+        memory = self._recall(key, uid, raw, queue, now)
+        request = sample_request(queue, raw, memory) if isinstance(queue, Queue) else None
+        world = await self._observer.observe(
+            key, raw, queue if isinstance(queue, Queue) else None, request=request, operator=self._operator(key)
+        )
+        plan = decide_queue(queue, world.seen, memory, now, self._defaults)
+        # What failed is shown, and not tried again yet.
+        held = not parts.pace.may_act(key, world.seen.generation)
+        hands = Hands(
+            kube=parts.kube,
+            cache=parts.cache,
+            namespace=key.namespace,
+            queue=request.queue if request is not None else None,
+            store=world.link.store if world.link is not None else None,
+        )
+        applied = await carry_out(() if held else plan.actions, hands)
+        if applied.failure is None:
+            applied = await self._report(key, uid, world.seen, plan, applied)
+        memory = _kept(plan, applied, parts.now()) if held else remember(plan, applied, parts.now())
+        self._memories[key] = (uid, memory)
+        self._note(key, world.seen, plan, applied, memory)
+        if isinstance(queue, Queue) and world.link is not None:
+            world.link.ask(key, sample_request(queue, raw, memory))
+        self._again(key, world.seen, plan, applied, held=held)
+
+    def forget(self, key: ObjectKey) -> None:
+        """The object is gone, and with it everything that was kept for it."""
+        self._memories.pop(key, None)
+        self._rolling.discard(key)
+        self._observer.forget(key)
+        self._parts.pace.forget(key)
+        self._parts.wakes.forget(key)
+        self._parts.metrics.forget(key.namespace, key.name)
+
+    def forget_all(self) -> None:
+        """Start as a new process would: after the Lease was gained, another may have acted meanwhile."""
+        self._memories.clear()
+
+    def _recall(
+        self, key: ObjectKey, uid: str, raw: Object, queue: Queue | Refused, now: datetime
+    ) -> Memory:
+        known = self._memories.get(key)
+        if known is not None and known[0] == uid:
+            return known[1]
+        scaling = queue.spec.scaling if isinstance(queue, Queue) else Scaling()
+        return seed_memory(raw.get("status") or {}, scaling.expected_duration, now)
+
+    def _operator(self, key: ObjectKey) -> OperatorSeen:
+        return OperatorSeen(
+            lease_uid=self._lease_uid(),
+            rollouts=len(self._rolling - {key}),
+            max_rollouts=self._max_rollouts,
+        )
+
+    async def _report(
+        self, key: ObjectKey, uid: str, seen: QueueSeen, plan: Plan, applied: Applied
+    ) -> Applied:
+        """The status, then the events: no event tells what the status does not show."""
+        if plan.status is not None and dict(plan.status) != dict(seen.status):
+            try:
+                await self._status.write(key, uid, plan.status)
+            except KubeError as error:
+                return Applied(done=applied.done, failure=failure_of(error))
+            applied = Applied(done=applied.done, status_written=True)
+        about = About(resource=QUEUES, namespace=key.namespace, name=key.name, uid=uid)
+        for event in plan.events:
+            await self._parts.events.write(
+                about, reason=event.reason, message=event.message, warning=event.type == "Warning"
+            )
+        return applied
+
+    def _note(
+        self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, memory: Memory
+    ) -> None:
+        """Log lines and figures of what was done."""
+        for line in changes(applied.done):
+            log.info(line.event, object=str(key), generation=seen.generation, **line.pairs)
+        if applied.failure is not None:
+            log_failure(key, seen.generation, applied.failure)
+        status = plan.status if plan.status is not None else seen.status
+        rolling = (status.get("rollout") or {}).get("state") == "Progressing"
+        (self._rolling.add if rolling else self._rolling.discard)(key)
+        count_all(self._parts.metrics, key, plan, applied)
+        show_queue(self._parts.metrics, key, status, seen, memory)
+
+    def _again(
+        self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, *, held: bool
+    ) -> None:
+        parts = self._parts
+        if applied.failure is not None:
+            try_again(parts, key, seen.generation, applied.failure)
+            return
+        if not held:
+            parts.pace.went_well(key)
+        if changes(applied.done):
+            parts.wakes.put(key)
+        if plan.requeue_after is not None:
+            parts.wakes.put_later(key, plan.requeue_after.total_seconds())
+
+
+def try_again(parts: Parts, key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
+    """Book the next try, and before it a look that only shows the failure in the status."""
+    wait = parts.pace.failed(key, generation, failure)
+    if wait > 0.0:
+        parts.wakes.put_later(key, wait)
+        parts.wakes.put(key)
+    elif failure.kind is FailureKind.CONFLICT:
+        parts.wakes.put(key)
+
+
+def log_failure(key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
+    log.warning(
+        "apply_failed",
+        object=str(key),
+        generation=generation,
+        reason=str(failure.kind),
+        verb=failure.verb,
+        resource=failure.resource,
+        error=failure.message,
+    )
+
+
+def _kept(plan: Plan, applied: Applied, now: datetime) -> Memory:
+    """Nothing was tried, so what failed last still stands."""
+    return replace(plan.memory, status_written_at=now) if applied.status_written else plan.memory
+
+
+def sample_request(queue: Queue, raw: Mapping[str, Any], memory: Memory) -> SampleRequest:
+    """What to ask Redis: work due before a new pod could be ready counts, and at 0 pods the first job wakes us."""
+    horizon_s = memory.pod_start_s + queue.spec.scaling.drain_within.total_seconds()
+    template_hash = ((raw.get("status") or {}).get("rollout") or {}).get("stableHash") or ""
+    return SampleRequest(
+        queue=redis_name(queue),
+        horizon_ms=int(horizon_s * 1000),
+        template_hash=template_hash,
+        cold=memory.wanted == 0,
+    )
