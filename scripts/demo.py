@@ -1,9 +1,9 @@
 """The demo: 2,000 pictures become thumbnails on a kind cluster, while a new version rolls out.
 
-Installs the charts, applies examples/thumbnails, enqueues from a pod as an application would, applies the second version
-while the jobs run, waits until no worker pod is left, and then reads from the cluster and from Redis what happened: it
-believes neither itself nor the queue's word alone, but the receipts that the handlers wrote. Exits 1 if a job was lost or
-ran twice.
+Installs the charts, applies examples/thumbnails, enqueues from a pod as an application would, applies the second
+version while the jobs run, waits until no worker pod is left, and then reads from the cluster and from Redis what
+happened: it believes neither itself nor the queue's word alone, but the receipts that the handlers wrote.
+Exits 1 if a job was lost or ran twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from dockwork.store.redis import RedisStore
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from support.cluster import ROOT, Cluster
 
 from dockwork.core.cron import load_zone, parse_schedule, ticks
 from dockwork.core.keys import QueueName
 from dockwork.store.protocol import Event
-from dockwork.store.redis import RedisStore
+from support.cluster import ROOT, Cluster
 
 SYSTEM = "dockwork-system"
 SPACE = "thumbnails"
@@ -234,7 +234,7 @@ def chart(watched: Watched) -> str:
 
 
 def cron_summary(readings: Readings, told: Told) -> tuple[int, int, list[int]]:
-    """(instants expected, instants fired, instants that are missing) of the example's schedule, up to the last decided."""
+    """(instants expected, fired, those missing) of the example's schedule, up to the last decided one."""
     found = readings.cluster.get("queuecronjobs.dockwork.dev", CRONJOB, namespace=SPACE)
     made = datetime.fromisoformat(found["metadata"]["creationTimestamp"].replace("Z", "+00:00"))
     cursor = found["status"]["cursorTime"]
