@@ -35,6 +35,9 @@ MANAGED_BY: Final = "dockwork"
 ANNOTATION_ADOPTABLE_BY: Final = "dockwork.dev/adoptable-by"
 """On an object of a child's name: the Queue that may take it over (OP-078)."""
 
+ANNOTATION_SCHEMA_REVISION: Final = "dockwork.dev/schema-revision"
+"""On the CRDs: how new they are."""
+
 ANNOTATION_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """Kubernetes' own: who goes first at a scale-down."""
 

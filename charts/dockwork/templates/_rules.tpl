@@ -44,3 +44,4 @@
   verbs: ["get", "update"]
   resourceNames: {{ list (include "dockwork.leaseName" .) | toJson }}
 {{- end }}
+{{- define "dockwork.schemaRevision" -}}1{{- end }}

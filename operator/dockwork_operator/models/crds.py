@@ -11,6 +11,9 @@ from dockwork_operator.models.fields import LABEL, ApiModel, Schema
 from dockwork_operator.models.queues import QueueSpec, QueueStatus
 from dockwork_operator.models.schema import structural
 
+SCHEMA_REVISION = 1
+"""Raised with every change of the CRDs that this operator needs: the chart refuses to install over older ones."""
+
 READY = '.status.conditions[?(@.type=="Ready")]'
 
 
@@ -120,7 +123,10 @@ def crd(kind: Kind) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{constants.GROUP}"},
+        "metadata": {
+            "name": f"{kind.plural}.{constants.GROUP}",
+            "annotations": {constants.ANNOTATION_SCHEMA_REVISION: str(SCHEMA_REVISION)},
+        },
         "spec": {
             "group": constants.GROUP,
             "scope": "Namespaced",

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from dockwork_operator.models.crds import CRONJOB, KINDS, QUEUE, Kind, crd
+from dockwork_operator.models.crds import CRONJOB, KINDS, QUEUE, SCHEMA_REVISION, Kind, crd
 from dockwork_operator.models.fields import ApiModel
 from dockwork_operator.models.rbac import NAMES, OWN, WATCHED, Grant
 from dockwork_operator.models.schema import Field, fields_of, says_range, shown
@@ -64,8 +64,8 @@ def _yaml_file(source: str, objects: Sequence[Any]) -> str:
 def _chart_crd(source: str, kind: Kind) -> str:
     """The CRD as the chart installs it: kept when the release goes, for with it would go every Queue."""
     made = crd(kind)
+    made["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep"
     made["metadata"] |= {
-        "annotations": {"helm.sh/resource-policy": "keep"},
         "labels": {
             "app.kubernetes.io/part-of": "dockwork",
             "app.kubernetes.io/managed-by": "{{ .Release.Service }}",
@@ -84,6 +84,7 @@ def rules_template() -> str:
         f"{{{{- /* Generated: edit {SOURCE}/rbac.py and run `{COMMAND}`. */ -}}}}\n"
         + _define("dockwork.rules.watched", WATCHED)
         + _define("dockwork.rules.own", OWN)
+        + f'{{{{- define "dockwork.schemaRevision" -}}}}{SCHEMA_REVISION}{{{{- end }}}}\n'
     )
 
 
