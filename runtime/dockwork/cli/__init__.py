@@ -1,1 +1,52 @@
+"""The command ``dockwork``: one file per command, loaded when it is called."""
 
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import click
+
+from dockwork import __version__
+
+#: Command -> (module, the first line of its help).
+COMMANDS = {
+    "dev": ("dockwork.cli.dev", "Run an app with a server of its own, reloading on changes."),
+    "enqueue": ("dockwork.cli.enqueue", "Store one job."),
+    "jobs": ("dockwork.cli.jobs", "Show the jobs of a queue, or one job."),
+    "queues": ("dockwork.cli.queues", "Show the queues of a namespace."),
+    "worker": ("dockwork.cli.worker", "Run an app's jobs until told to stop."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called: a worker starts without the others' parts."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in sorted(COMMANDS.items())])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from dockwork.cli.exits import telling
+
+        with telling():
+            return super().invoke(ctx)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="dockwork")
+def main() -> None:
+    """Background jobs on Redis.
+
+    Redis is found by DOCKWORK_REDIS_URL_FILE, DOCKWORK_REDIS_URL or REDIS_URL, the namespace by
+    DOCKWORK_NAMESPACE. Exit codes: 0 done, 1 refused, 2 wrong usage, 5 outcome unknown.
+    """

@@ -1,0 +1,38 @@
+"""Exit codes, and errors told in one line instead of a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from dockwork.errors import DockworkError, InvalidArgs, InvalidUrl, InvalidValue, OutcomeUnknown
+
+REFUSED = 1
+USAGE = 2
+OUTCOME_UNKNOWN = 5
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Turn our errors into a line on stderr and an exit code."""
+    try:
+        yield
+    except DockworkError as error:
+        click.echo(f"dockwork: {error}", err=True)
+        if isinstance(error, OutcomeUnknown) and error.ids:
+            click.echo(f"ask again by id: {' '.join(error.ids)}", err=True)
+        raise click.exceptions.Exit(exit_code(error)) from None
+
+
+def exit_code(error: DockworkError) -> int:
+    """What an error means to the shell: a value that no setting takes is a matter of usage."""
+    match error:
+        case OutcomeUnknown():
+            return OUTCOME_UNKNOWN
+        case InvalidArgs():
+            return REFUSED
+        case InvalidValue() | InvalidUrl():
+            return USAGE
+    return REFUSED

@@ -1,0 +1,69 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from dockwork.app import App
+from dockwork.core.durations import parse_span
+from dockwork.errors import InvalidValue
+
+T = TypeVar("T")
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="How to print: for people, or for programs.",
+)
+namespace_option = click.option(
+    "-n", "--namespace", default=None, help="Instead of DOCKWORK_NAMESPACE.", metavar="NAME"
+)
+
+
+class SpanType(click.ParamType[timedelta]):
+    """Seconds, or a span such as 1m30s."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_span(str(value), param.name or "span" if param else "span")
+        except InvalidValue as error:
+            self.fail(f"expected {error.expected}, got {value!r}", param, ctx)
+
+
+class InstantType(click.ParamType[datetime]):
+    """An ISO 8601 date and time with an offset."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        try:
+            found = datetime.fromisoformat(str(value))
+        except ValueError:
+            found = None
+        if found is None or found.tzinfo is None:
+            expected = "a date and time with an offset, such as 2027-01-01T09:00:00+01:00 or …Z"
+            self.fail(f"expected {expected}, got {value!r}", param, ctx)
+        return found
+
+
+def with_app(app: App, call: Callable[[], Awaitable[T]]) -> T:
+    """The result of `call` on a loop of its own, with the app's connection closed after it."""
+
+    async def whole() -> T:
+        async with app:
+            return await call()
+
+    return asyncio.run(whole())
