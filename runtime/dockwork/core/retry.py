@@ -121,10 +121,6 @@ class Backoff:
             raise InvalidValue("backoff", expected="a backoff as JSON", got=text) from error
 
 
-#: Used where nobody configured one: retrying never depends on configuring a backoff.
-DEFAULT_BACKOFF = Backoff.exponential(1, max=3600)
-
-
 def next_delay(backoff: Backoff, attempts: int, spread: float) -> timedelta:
     """The wait after the `attempts`-th failed attempt.
 
@@ -158,3 +154,7 @@ _GROWTH: Mapping[BackoffKind, Callable[[Backoff, int], timedelta]] = {
 
 def _step(value: Span) -> timedelta:
     return to_span(value, "backoff", most=LONGEST_DELAY)
+
+
+#: Used where nobody configured one: retrying never depends on configuring a backoff.
+DEFAULT_BACKOFF = Backoff.exponential(1, max=3600)
