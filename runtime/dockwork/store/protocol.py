@@ -445,6 +445,7 @@ class CronState:
     last_planned_ms the plan has every instant up to here; 0 for an interval, which needs no plan
     active          ids of its jobs that have not ended, `pending` of them waiting
     refreshed_ms    when an operator put it last; after 7 days without, it stops
+    lost_ms         what a failover took back ends here, 0 = nothing
     now_ms          Redis TIME of this look
     """
 
@@ -470,6 +471,7 @@ class CronState:
     tzdata: str = ""
     calendar: str = ""
     refreshed_ms: int = 0
+    lost_ms: int = 0
     now_ms: int = 0
 
 
@@ -604,6 +606,10 @@ class Store(Protocol):
 
     async def refill(self, queue: QueueName) -> list[str]:
         """Continue the plans that have less than 16 instants left: the uids. By workers; see OP-251."""
+        ...
+
+    async def suspend(self, queue: QueueName, uid: str) -> str:
+        """No ticks until the schedule is put again: ``ok``, or ``stale`` if there is none."""
         ...
 
     async def unplan(self, queue: QueueName, uid: str) -> bool: ...
