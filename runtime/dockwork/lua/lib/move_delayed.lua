@@ -1,0 +1,31 @@
+--- @include "whole"
+--- @include "record_key"
+--- @include "tally"
+--- @include "place"
+--- @include "remove_all"
+-- Moves delayed jobs, whose ids the caller has found in that index, to ready or prioritized. Answers how many.
+local function move_delayed(K, S, ids, reason)
+  local records, moved = {}, 0
+  for i = 1, #ids do
+    records[i] = redis.call("HMGET", record_key(K.records, ids[i]), "s", "p")
+  end
+  remove_all(K.delayed, ids)
+  S.wrote = true
+  for i = 1, #ids do
+    if records[i][1] then
+      S.seq = S.seq + 1
+      local state = place(S, ids[i], tonumber(records[i][2]) or 0, S.seq, reason)
+      local key = record_key(K.records, ids[i])
+      if reason == "now" then
+        redis.call("HSET", key, "s", state, "q", whole(S.seq), "r", S.now)
+      else
+        -- Without "r" a job waits since it was due, however late it is promoted.
+        redis.call("HSET", key, "s", state, "q", whole(S.seq))
+      end
+      moved = moved + 1
+    else
+      tally(S.stats, "orphans", 1)
+    end
+  end
+  return moved
+end

@@ -1,0 +1,54 @@
+--- @include "whole"
+--- @include "record_key"
+--- @include "tally"
+--- @include "note"
+--- @include "place"
+--- @include "to_dead"
+--- @include "pod_of"
+-- Ends one delivery without an outcome; the caller has taken the lease away. `R` is the record's fields n, p,
+-- q, v, mv, i, w, b, x, s, cx in that order. how: cause (the interruption counted), charge (the delivery
+-- counts, and the last allowed one buries), stalled (an event of that name first), back (a new seq), reason.
+-- Answers "returned", "buried" or "gone".
+local function put_back(K, S, id, R, how)
+  if not R[10] then
+    tally(S.stats, "orphans", 1)
+    return "gone"
+  end
+  local key, deliveries = record_key(K.records, id), tonumber(R[4]) or 0
+  if R[7] then
+    tally(S.leased, pod_of(R[7]), -1)
+  end
+  tally(S.stats, "interrupted:" .. how.cause, 1)
+  if how.stalled then
+    note(S, "stalled", id, how.cause)
+  end
+  if how.charge and deliveries >= (tonumber(R[5]) or S.max_deliveries) then
+    redis.call("HDEL", key, "w", "t")
+    to_dead(K, S, id, "dead", "max_deliveries", tonumber(R[8]) or 0,
+      {"i", whole((tonumber(R[6]) or 0) + 1)})
+    tally(S.types, R[1] .. "|d", 1)
+    return "buried"
+  end
+  if not how.charge then
+    deliveries = deliveries - 1
+  end
+  local seq = tonumber(R[3])
+  if how.back then
+    S.seq = S.seq + 1
+    seq = S.seq
+  end
+  local state = place(S, id, tonumber(R[2]) or 0, seq, how.reason)
+  redis.call("HDEL", key, "w", "t")
+  redis.call("HSET", key, "s", state, "q", whole(seq), "r", S.now, "v", whole(deliveries),
+    "i", whole((tonumber(R[6]) or 0) + 1))
+  if R[9] then
+    if R[10] == "processing" then
+      -- It was started in time; only the recovery is late.
+      redis.call("HDEL", key, "x")
+    else
+      S.expiry[#S.expiry + 1] = R[9]
+      S.expiry[#S.expiry + 1] = id
+    end
+  end
+  return "returned"
+end

@@ -1,0 +1,34 @@
+--- @include "record_key"
+-- Reads ARGV[first] settlements and the records they mean. Answers those whose epoch still holds, and a letter
+-- per settlement: "o", or "l" for lost. An outcome's letters:
+-- c completed  r retry  z snooze  f failed  d dead  x cancelled  p parked; and for the values that follow it:
+-- R result  D size of a dropped result  L delay_ms  W reason  F failure  P parked type  G progress
+local function read_settlements(K, first)
+  local held, verdicts, at = {}, {}, first + 1
+  for i = 1, tonumber(ARGV[first]) do
+    local J = {id = ARGV[at], epoch = ARGV[at + 1], started = ARGV[at + 2]}
+    local outcome = ARGV[at + 3]
+    at = at + 4
+    J.outcome = string.sub(outcome, 1, 1)
+    for n = 2, #outcome do
+      J[string.sub(outcome, n, n)] = ARGV[at]
+      at = at + 1
+    end
+    local key = record_key(K.records, J.id)
+    local R = redis.call("HMGET", key, "e", "s", "n", "b", "p", "q", "f", "v", "x", "t", "kp", "w", "o", "r")
+    if R[1] == J.epoch and (R[2] == "active" or R[2] == "processing") then
+      -- The same delivery twice in one call: the second is lost, as it would be in a later call.
+      if held[J.id] then
+        verdicts[i] = "l"
+      else
+        J.key, J.record = key, R
+        held[J.id] = true
+        held[#held + 1] = J
+        verdicts[i] = "o"
+      end
+    else
+      verdicts[i] = "l"
+    end
+  end
+  return held, table.concat(verdicts)
+end

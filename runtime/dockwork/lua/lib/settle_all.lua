@@ -1,0 +1,36 @@
+--- @include "tally"
+--- @include "pod_of"
+--- @include "remove_all"
+--- @include "unlink_all"
+--- @include "settle_run"
+--- @include "settle_parked"
+--- @include "trim_completed"
+--- @include "add_delayed"
+-- Ends the deliveries that `read_settlements` found held. Takes their leases away first: maxmemory never refuses
+-- that, nor then what follows.
+local function settle_all(K, S, W, held)
+  if #held == 0 then
+    return
+  end
+  local ids = {}
+  for i = 1, #held do
+    ids[i] = held[i].id
+  end
+  remove_all(K.lease, ids)
+  S.wrote = true
+  local C = {unlink = {}}
+  for i = 1, #held do
+    local J = held[i]
+    local owner = J.record[12] or W.owner
+    tally(S.leased, owner == W.owner and W.pod or pod_of(owner), -1)
+    if J.outcome == "p" then
+      settle_parked(K, S, J)
+    else
+      settle_run(K, S, J, C)
+    end
+  end
+  unlink_all(C.unlink)
+  trim_completed(K, S, C)
+  -- Before the claim of the same call: what is due at once belongs to it.
+  add_delayed(K, S)
+end

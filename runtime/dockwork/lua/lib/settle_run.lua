@@ -1,0 +1,48 @@
+--- @include "record_key"
+--- @include "tally"
+--- @include "note"
+--- @include "bucket"
+--- @include "settle_completed"
+--- @include "settle_again"
+--- @include "settle_ended"
+-- Ends one run by its outcome: the figures that all outcomes share, then each its own way.
+local function settle_run(K, S, J, C)
+  local R = J.record
+  local kind = R[3]
+  if R[2] == "active" then
+    note(S, "processing", J.id)
+  end
+  local started = tonumber(R[10]) or tonumber(J.started)
+  if not started or started <= 0 or started > S.ms then
+    started = S.ms
+  end
+  J.started_ms = started
+  local run = S.ms - started
+  tally(S.stats, "u" .. bucket(run), 1)
+  tally(S.stats, "finished", 1)
+  tally(S.minute, "f", 1)
+  if run > 0 then
+    tally(S.stats, "run_ms", run)
+    tally(S.minute, "r", run)
+    tally(S.types, kind .. "|t", run)
+  end
+  if J.F then
+    -- A ring of the last five: e1, e2 ... e0.
+    local attempt = (tonumber(R[7]) or 0) + 1
+    redis.call("HSET", record_key(K.outputs, J.id), "e" .. attempt % 5, J.F)
+    R[13] = "1"
+    J.o = true
+  end
+  if J.G then
+    redis.call("HSET", record_key(K.outputs, J.id), "progress", J.G)
+    note(S, "progress", J.id)
+    J.o = true
+  end
+  if J.outcome == "c" then
+    settle_completed(K, S, J, C)
+  elseif J.outcome == "r" or J.outcome == "z" then
+    settle_again(K, S, J)
+  else
+    settle_ended(K, S, J, C)
+  end
+end

@@ -1,0 +1,53 @@
+--- @include "whole"
+--- @include "record_key"
+--- @include "tally"
+--- @include "add_all"
+--- @include "when_full"
+--- @include "promote_due"
+--- @include "reap_ended"
+--- @include "quiesced"
+--- @include "take_from"
+--- @include "take_parked"
+-- The claim: promotes, reaps, then leases at most `W.places` jobs to `W.owner` in the order of RT-071. Answers
+-- the reply {next_at or false, more 0|1, refused, revision, claim...}; see claim.lua for a claim's fields.
+local function take(K, S, W)
+  local _, due = promote_due(K, S, 200)
+  local _, _, ends = reap_ended(K, S, W.run_id, 100)
+  if #S.ready > 0 then add_all(K.ready, S.ready) end
+  if #S.prio > 0 then add_all(K.prio, S.prio) end
+
+  local T = {rows = {}, left = W.places, bytes = W.most_bytes, more = false, receipt = {}, leases = {}}
+  local refused = (S.paused and "paused") or (S.held and "held") or ""
+  if refused == "" and W.places > 0 and quiesced(K, S, W.pod) then
+    refused = "quiesced"
+  end
+  if refused == "" then
+    local prio = redis.call("ZCARD", K.prio)
+    if S.parked > 0 and T.left > 0 then
+      take_parked(K, S, W, T)
+    end
+    if prio > 0 then
+      take_from(K, S, W, T, K.prio, "-inf", "(0")
+    end
+    take_from(K, S, W, T, K.ready, "-inf", "+inf")
+    if prio > 0 then
+      take_from(K, S, W, T, K.prio, "(0", "+inf")
+    end
+    S.claimable = T.more and 2 or 0
+  elseif refused == "quiesced" then
+    S.claimable = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio)
+  end
+
+  local count = #T.rows
+  if count > 0 then
+    add_all(K.lease, T.leases)
+    tally(S.leased, W.pod, count)
+    tally(S.stats, "claimed", count)
+  end
+  local next_at = (due and ends and math.min(due, ends)) or due or ends
+  local head = {next_at and whole(next_at) or false, T.more and 1 or 0, refused, S.revision}
+  for i = 1, count do
+    head[4 + i] = T.rows[i]
+  end
+  return head, table.concat(T.receipt, " ")
+end

@@ -1,0 +1,32 @@
+--- @include "record_key"
+-- Reads the records and envelopes of `ids` and sorts them into T.taken and T.dropped; writes nothing. Answers
+-- how many of the ids were looked at: the reply's byte limit may end it early, never before the first job.
+local function take_ids(K, S, W, T, ids)
+  local taken, dropped, texts, used = {}, {}, {}, 0
+  for i = 1, #ids do
+    local id = ids[i]
+    local R = redis.call("HMGET", record_key(K.records, id), "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "x",
+      "cx", "e", "r", "b", "i", "s", "o")
+    local bytes = tonumber(R[14]) or 0
+    if not R[16] then
+      dropped[#dropped + 1] = {id, R, "gone"}
+    elseif R[11] then
+      dropped[#dropped + 1] = {id, R, "cancelled"}
+    elseif R[10] and tonumber(R[10]) <= S.ms then
+      dropped[#dropped + 1] = {id, R, "expired"}
+    elseif bytes > T.bytes and (#T.rows > 0 or #taken > 0) then
+      break
+    else
+      T.bytes = T.bytes - bytes
+      R.id = id
+      taken[#taken + 1] = R
+      texts[#taken] = record_key(K.envelopes, id)
+    end
+    used = i
+  end
+  if #taken > 0 then
+    T.texts = redis.call("MGET", unpack(texts))
+  end
+  T.taken, T.dropped = taken, dropped
+  return used
+end

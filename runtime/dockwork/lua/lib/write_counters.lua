@@ -1,0 +1,31 @@
+--- @include "whole"
+--- @include "record_key"
+-- Writes the totals, the figures per type and per minute, and the leases per pod that this call collected.
+local function write_counters(K, S)
+  for field, number in pairs(S.stats) do
+    redis.call("HINCRBY", K.stats, field, whole(number))
+  end
+  for field, number in pairs(S.types) do
+    local total = redis.call("HINCRBY", K.type_stats, field, whole(number))
+    -- 1,000 types with five figures each; a type beyond them counts as "other".
+    if total == number and redis.call("HLEN", K.type_stats) > 5000 then
+      redis.call("HDEL", K.type_stats, field)
+      redis.call("HINCRBY", K.type_stats, "other" .. string.match(field, "|%a+$"), whole(number))
+    end
+  end
+  if next(S.minute) then
+    local minutes = math.floor(S.ms / 60000)
+    local hour = record_key(K.minutes, whole(math.floor(minutes / 60)))
+    for kind, number in pairs(S.minute) do
+      local total = redis.call("HINCRBY", hour, whole(minutes % 60) .. kind, whole(number))
+      if total == number then
+        redis.call("PEXPIRE", hour, "172800000")
+      end
+    end
+  end
+  for pod, number in pairs(S.leased) do
+    if number ~= 0 and redis.call("HINCRBY", K.leased, pod, whole(number)) <= 0 then
+      redis.call("HDEL", K.leased, pod)
+    end
+  end
+end

@@ -1,0 +1,27 @@
+--- @include "whole"
+--- @include "place"
+--- @include "postpone"
+-- Writes the record of a checked job and marks it for its index. Absent fields mean their default.
+local function write_job(S, job)
+  S.seq = S.seq + 1
+  local seq, set = S.seq, job.set
+  local fields = {"n", job.type, "s", job.state, "q", whole(seq), "c", S.now, "b", whole(job.bytes)}
+  local size = 10
+  for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, sf = set.sf,
+      d = job.due ~= S.ms and whole(job.due) or nil}) do
+    fields[size + 1], fields[size + 2] = name, value
+    size = size + 2
+  end
+  if set.x then
+    local expires = whole(job.due + tonumber(set.x))
+    fields[size + 1], fields[size + 2] = "x", expires
+    S.expiry[#S.expiry + 1] = expires
+    S.expiry[#S.expiry + 1] = job.id
+  end
+  redis.call("HSET", job.key, unpack(fields))
+  if job.state == "delayed" then
+    postpone(S, job.id, job.due, seq)
+  else
+    place(S, job.id, job.priority, seq)
+  end
+end

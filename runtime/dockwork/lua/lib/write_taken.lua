@@ -1,0 +1,55 @@
+--- @include "whole"
+--- @include "record_key"
+--- @include "tally"
+--- @include "note"
+--- @include "bucket"
+--- @include "to_dead"
+-- Leases the jobs of T.taken and ends those of T.dropped, which the caller has taken out of their index.
+local function write_taken(K, S, W, T)
+  local now_epoch, expires = whole(S.us), whole(S.ms + S.lease_ms)
+  local waits = 0
+  for i = 1, #T.taken do
+    local R, id = T.taken[i], T.taken[i].id
+    local key = record_key(K.records, id)
+    local epoch = now_epoch
+    if R[12] and tonumber(R[12]) >= S.us then
+      epoch = whole(tonumber(R[12]) + 1)
+    end
+    local deliveries = whole((tonumber(R[7]) or 0) + 1)
+    redis.call("HSET", key, "s", "active", "e", epoch, "w", W.owner, "v", deliveries)
+    local wait = math.max(0, S.ms - tonumber(R[13] or R[4] or R[3] or S.ms))
+    waits = waits + wait
+    tally(S.stats, "w" .. bucket(wait), 1)
+    if R[10] then
+      S.unexpiry[#S.unexpiry + 1] = id
+    end
+    -- The row of a claim: the record's first nine fields as read, then what follows.
+    R[7], R[10], R[11], R[12], R[13] = deliveries, id, epoch, T.texts[i], false
+    if R[17] then
+      R[13] = redis.call("HGET", record_key(K.outputs, id), "checkpoint")
+    end
+    R[14], R[15], R[16], R[17], R.id = nil, nil, nil, nil, nil
+    T.rows[#T.rows + 1] = R
+    T.leases[#T.leases + 1] = expires
+    T.leases[#T.leases + 1] = id
+    T.receipt[#T.receipt + 1] = id
+    T.receipt[#T.receipt + 1] = epoch
+    note(S, "active", id)
+  end
+  T.left = T.left - #T.taken
+  if waits > 0 then
+    tally(S.stats, "wait_ms", waits)
+  end
+  for i = 1, #T.dropped do
+    local id, R, why = T.dropped[i][1], T.dropped[i][2], T.dropped[i][3]
+    if why == "gone" then
+      tally(S.stats, "orphans", 1)
+    else
+      if R[10] then
+        S.unexpiry[#S.unexpiry + 1] = id
+      end
+      to_dead(K, S, id, why, why == "expired" and "out of time" or "", tonumber(R[14]) or 0)
+    end
+  end
+  T.taken, T.dropped = {}, {}
+end

@@ -1,0 +1,63 @@
+-- Moves the expiry of each lease that the caller still holds, and keeps its heartbeat; a stale epoch changes nothing.
+-- KEYS[1]   meta      hash
+-- KEYS[2]   ready     zset
+-- KEYS[3]   prio      zset
+-- KEYS[4]   delayed   zset
+-- KEYS[5]   lease     zset
+-- KEYS[6]   wake      zset
+-- KEYS[7]   cold      string
+-- KEYS[8]   workers   hash
+-- KEYS[9]   quiesce   hash
+-- KEYS[10]  records   prefix
+-- ARGV[1]   lease_ms  int   0 = the queue's
+-- ARGV[2]   run_id    str   of the server, as this connection saw it
+-- ARGV[3]   owner     str   "" = no heartbeat
+-- ARGV[4]   pod       str
+-- ARGV[5]   beat      str   JSON, opaque here
+-- ARGV[6+]  job_id, epoch    a pair per lease, at most 500
+-- Returns   {"ok", now_ms, expires_ms, quiesce, revision, next_at|nil, verdicts}    a letter per lease:
+--           "o" held, "c" held and to be cancelled, "l" lost
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], wake = KEYS[6],
+  cold = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], records = KEYS[10]}
+--- @include "open"
+--- @include "whole"
+--- @include "record_key"
+--- @include "when_full"
+--- @include "quiesced"
+--- @include "see_run_id"
+--- @include "post_markers"
+local S = open(K)
+if S.wrong then return S.wrong end
+local lease_ms = tonumber(ARGV[1])
+local expires = whole(S.ms + (lease_ms > 0 and lease_ms or S.lease_ms))
+local verdicts, moved = {}, {}
+for i = 6, #ARGV, 2 do
+  local seen = redis.call("HMGET", record_key(K.records, ARGV[i]), "e", "s", "cx")
+  local verdict = "l"
+  -- Overdue but not reaped is still held: reaping changes the state, so nobody else has the job.
+  if seen[1] == ARGV[i + 1] and (seen[2] == "active" or seen[2] == "processing") then
+    moved[#moved + 1] = expires
+    moved[#moved + 1] = ARGV[i]
+    verdict = seen[3] and "c" or "o"
+  end
+  verdicts[#verdicts + 1] = verdict
+end
+local token = ARGV[4] ~= "" and quiesced(K, S, ARGV[4]) or ""
+local due = redis.call("ZRANGE", K.delayed, 0, 0, "WITHSCORES")
+local ends = redis.call("ZRANGE", K.lease, 0, 0, "WITHSCORES")
+local waiting = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio)
+local first_due = due[2] and math.floor(tonumber(due[2]) / 1024)
+local overdue = (first_due and first_due <= S.ms and 1 or 0)
+local unmarked = waiting + overdue > 0 and redis.call("ZCOUNT", K.wake, 0, 0) == 0
+
+when_full(K, S)
+see_run_id(S, ARGV[2])
+if #S.set > 0 and S.set[1] ~= "schema" then redis.call("HSET", K.meta, unpack(S.set)) end
+if #moved > 0 then redis.call("ZADD", K.lease, "XX", unpack(moved)) end
+if ARGV[3] ~= "" then redis.call("HSET", K.workers, ARGV[3], S.now .. " " .. ARGV[5]) end
+-- A marker that was lost with its holder comes back within one beat (RT-097).
+if unmarked then post_markers(K, S, waiting + overdue) end
+-- The first lease end counts as it was before: if it was one of ours it has just moved on.
+local next_at = first_due
+if ends[2] and (not next_at or tonumber(ends[2]) < next_at) and #moved == 0 then next_at = tonumber(ends[2]) end
+return {"ok", S.now, expires, token, S.revision, next_at and whole(next_at) or false, table.concat(verdicts)}

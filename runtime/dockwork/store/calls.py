@@ -1,0 +1,372 @@
+"""One value per script call: its keys, its arguments, and how its answer is read. Nothing is sent here.
+
+The asyncio store and the renewal thread share these, and a decoder is tested without Redis. Every key enters a
+script by KEYS; what depends on an id enters as a prefix, and the script forms the key by the include
+``record_key`` - one way for ids that the caller knows and for those that only the script learns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from dockwork.core.keys import QueueKeys, is_job_id
+from dockwork.core.states import State
+from dockwork.errors import InvalidValue, ScriptFailed, SchemaMismatch, TooLarge, UnknownReply, require
+from dockwork.store.beats import encode_beat
+from dockwork.store.protocol import (
+    Admission,
+    Admitted,
+    Claim,
+    Claimed,
+    Heartbeat,
+    Lease,
+    NewJob,
+    Outcome,
+    Owner,
+    Put,
+    Renewal,
+    Settled,
+    Settlement,
+    Verdict,
+)
+from dockwork.store.texts import encode_failure, fit_log_line, fit_progress
+
+R = TypeVar("R")
+Arg = bytes | str | int
+
+#: The stored schema version that this code reads and writes (RT-042).
+SCHEMA = 1
+#: Jobs in one enqueue call, and their envelopes' bytes; a larger job travels alone.
+ENQUEUE_JOBS = 256
+ENQUEUE_BYTES = 1024 * 1024
+#: Leases in one call.
+MOST_LEASES = 500
+#: Envelope bytes in one claim's reply; one job may exceed it.
+CLAIM_BYTES = 4 * 1024 * 1024
+
+RESULT_BYTES = 64 * 1024
+CHECKPOINT_BYTES = 64 * 1024
+
+_CLAIM_KEYS = (
+    "meta", "ready", "prio", "delayed", "lease", "completed", "failed", "dead", "expired", "cancelled", "expiry",
+    "wake", "cold", "events", "stats", "type_stats", "parked", "quiesce", "leased", "minutes", "records",
+    "envelopes", "outputs", "parked_types", "receipts",
+)  # fmt: skip
+
+#: What each script is given in KEYS, by name; a test holds it against the scripts' headers.
+KEY_NAMES: Mapping[str, tuple[str, ...]] = {
+    "enqueue": (
+        "meta", "ready", "prio", "delayed", "lease", "expiry", "wake", "cold", "events", "stats", "minutes",
+        "records", "envelopes",
+    ),
+    "claim": _CLAIM_KEYS,
+    "settle": _CLAIM_KEYS,
+    "start": ("meta", "wake", "events", "records"),
+    "renew": (
+        "meta", "ready", "prio", "delayed", "lease", "wake", "cold", "workers", "quiesce", "records",
+    ),
+    "requeue": (
+        "meta", "ready", "prio", "lease", "expiry", "wake", "cold", "events", "stats", "leased", "minutes",
+        "records",
+    ),
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Call(Generic[R]):
+    """A script call that is not sent yet.
+
+    decode     reads the answer after its tag "ok"; a ValueError, TypeError or the like becomes UnknownReply
+    job_ids    to ask by when the answer is lost
+    """
+
+    script: str
+    keys: QueueKeys
+    args: Sequence[Arg]
+    decode: Callable[[list[Any]], R]
+    job_ids: Sequence[str] = ()
+
+    @property
+    def key_values(self) -> list[str]:
+        return [getattr(self.keys, name) for name in KEY_NAMES[self.script]]
+
+    def read(self, reply: Any) -> R:
+        """The answer as a value. Raises SchemaMismatch, UnknownReply."""
+        try:
+            tag = reply[0]
+            if tag == b"ok":
+                return self.decode(reply)
+            if tag == b"schema":
+                raise SchemaMismatch(found=int(reply[1]), readable=SCHEMA)
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            raise UnknownReply(self.script, _shape(reply)) from error
+        raise UnknownReply(self.script, _shape(reply))
+
+
+def _shape(reply: Any) -> str:
+    """What a reply looks like, without its payloads."""
+    if isinstance(reply, list | tuple):
+        return "[" + ", ".join(_shape(part) for part in reply[:4]) + (", ...]" if len(reply) > 4 else "]")
+    if isinstance(reply, bytes):
+        return repr(reply) if len(reply) <= 20 else f"{len(reply)} bytes"
+    return repr(reply)
+
+
+# --- producers ---------------------------------------------------------------------------------------------
+
+_ACCEPTED: Mapping[bytes, State] = {
+    b"ready": State.READY,
+    b"prioritized": State.PRIORITIZED,
+    b"delayed": State.DELAYED,
+}
+
+
+def job_options(job: NewJob) -> str:
+    """What the enqueue script reads besides id, type and envelope; "" for a job without wishes."""
+    if job.concurrency_key is not None:
+        raise InvalidValue("concurrency_key", expected="none: this version has no limit per key", got=job.id)
+    parts: list[str] = []
+    if job.priority:
+        parts.append(f"p={job.priority}")
+    if job.due_at_ms is not None:
+        parts.append(f"at={job.due_at_ms}")
+    elif job.due_in_ms:
+        parts.append(f"since={job.due_in_ms}")
+    if job.expires_in_ms is not None:
+        parts.append(f"x={job.expires_in_ms}")
+    if job.max_attempts is not None:
+        parts.append(f"mr={job.max_attempts}")
+    if job.max_deliveries is not None:
+        parts.append(f"mv={job.max_deliveries}")
+    if job.timeout_ms is not None:
+        parts.append(f"to={job.timeout_ms}")
+    if job.keep is not None:
+        parts.append(f"kp={job.keep}")
+    if job.scheduled_for_ms is not None:
+        parts.append(f"sf={job.scheduled_for_ms}")
+    return ";".join(parts)
+
+
+def check_new_job(job: NewJob) -> None:
+    """Refuse what would not survive in Redis as it is meant. Raises InvalidValue."""
+    require(is_job_id(job.id), "id", expected="1 to 64 characters of A-Z a-z 0-9 . _ : -", got=job.id)
+    require(0 < len(job.type.encode()) <= 64, "type", expected="1 to 64 bytes", got=job.type)
+    require(-100 <= job.priority <= 100, "priority", expected="-100 to 100", got=job.priority)
+    require(0 <= job.due_in_ms <= 4 * 10**11, "due_in_ms", expected="0 to ten years", got=job.due_in_ms)
+
+
+def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
+    """Store `jobs`, 1 to 256 with distinct or equal ids; one admission each, in order."""
+
+    def decode(reply: list[Any]) -> list[Admission]:
+        said = zip(jobs, reply[1:], strict=True)
+        return [_admission(job.id, word) for job, word in said]
+
+    args: list[Arg] = [len(jobs)]
+    for job in jobs:
+        check_new_job(job)
+        args += (job.id, job.type, job_options(job), job.envelope)
+    return Call("enqueue", keys, args, decode, [job.id for job in jobs])
+
+
+def _admission(job_id: str, word: bytes) -> Admission:
+    state = _ACCEPTED.get(word)
+    if state is not None:
+        return Admission(id=job_id, outcome=Admitted.ACCEPTED, state=state)
+    text = word.decode()
+    if text[0] == "=":
+        return Admission(id=job_id, outcome=Admitted.DUPLICATE, state=State(text[1:]))
+    if text[0] != "!":
+        raise ValueError(text)
+    reason, current, limit = text[1:].split(":")
+    return Admission(
+        id=job_id, outcome=Admitted.REJECTED, reason=reason, current=int(current), limit=int(limit)
+    )
+
+
+# --- workers -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who claims, how much, and by what server: the arguments that claim and settle share.
+
+    number     of this call, rising per owner from 1
+    run_id     of the server, as this connection saw it
+    lease_ms   0 = the queue's
+    """
+
+    owner: Owner
+    number: int
+    places: int
+    run_id: str
+    known: Sequence[str] = ()
+    lease_ms: int = 0
+
+    def args(self) -> list[Arg]:
+        require(0 <= self.places <= MOST_LEASES, "slots", expected=f"0 to {MOST_LEASES}", got=self.places)
+        return [
+            self.number,
+            self.places,
+            str(self.owner),
+            self.owner.pod,
+            self.run_id,
+            "\n".join(self.known),
+            CLAIM_BYTES,
+            self.lease_ms,
+        ]
+
+
+def claim(keys: QueueKeys, who: Claimant) -> Call[Claimed]:
+    """Lease the next jobs to `who.owner`; promotes what is due and reaps on the way."""
+    return Call("claim", keys, who.args(), _claimed)
+
+
+def _claimed(reply: list[Any]) -> Claimed:
+    next_at = reply[2]
+    return Claimed(
+        claims=tuple([_claim(row) for row in reply[7:]]),
+        next_at_ms=None if next_at is None else int(next_at),
+        more=bool(reply[3]),
+        refused=reply[4].decode(),
+        now_ms=int(reply[1]),
+        config_revision=reply[5],
+    )
+
+
+def _number(text: bytes | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _claim(row: list[Any]) -> Claim:
+    kind, priority, created, due, scheduled, attempts, deliveries, most, timeout, job_id, epoch, envelope, saved = row
+    created_ms = int(created)
+    return Claim(
+        lease=Lease(job_id=job_id.decode(), epoch=int(epoch)),
+        type=kind.decode(),
+        envelope=envelope or b"",
+        attempts=int(attempts or 0),
+        deliveries=int(deliveries),
+        priority=int(priority or 0),
+        created_ms=created_ms,
+        due_ms=created_ms if due is None else int(due),
+        scheduled_for_ms=_number(scheduled),
+        max_attempts=_number(most),
+        timeout_ms=_number(timeout),
+        checkpoint=saved,
+    )
+
+
+_OUTCOME: Mapping[Outcome, str] = {
+    Outcome.COMPLETED: "c",
+    Outcome.RETRY: "r",
+    Outcome.SNOOZE: "z",
+    Outcome.FAILED: "f",
+    Outcome.DEAD: "d",
+    Outcome.CANCELLED: "x",
+    Outcome.PARKED: "p",
+}
+
+
+def settlement_args(settlement: Settlement) -> list[Arg]:
+    """id, epoch, start, then a letter for the outcome and one per value that follows."""
+    letters = _OUTCOME[settlement.outcome]
+    values: list[Arg] = []
+    result, dropped = settlement.result, settlement.result_dropped
+    if result is not None:
+        if len(result) > RESULT_BYTES:
+            dropped = len(result)
+        else:
+            letters += "R"
+            values.append(result)
+    if dropped:
+        letters += "D"
+        values.append(dropped)
+    if settlement.delay_ms:
+        letters += "L"
+        values.append(settlement.delay_ms)
+    if settlement.reason:
+        letters += "W"
+        values.append(settlement.reason[:64])
+    if settlement.failure is not None:
+        letters += "F"
+        values.append(encode_failure(settlement.failure))
+    if settlement.outcome is Outcome.PARKED:
+        require(bool(settlement.park_type), "park_type", expected="a job type", got=settlement.park_type)
+        letters += "P"
+        values.append(settlement.park_type)
+    if settlement.progress is not None:
+        letters += "G"
+        values.append(fit_progress(settlement.progress))
+    return [settlement.lease.job_id, settlement.lease.epoch, settlement.started_ms, letters, *values]
+
+
+_SETTLED = {ord("o"): Verdict.OK, ord("l"): Verdict.LOST}
+_RENEWED = {ord("o"): Verdict.OK, ord("c"): Verdict.CANCEL, ord("l"): Verdict.LOST}
+
+
+def settle(keys: QueueKeys, who: Claimant, settlements: Sequence[Settlement]) -> Call[Settled]:
+    """End deliveries and claim the next jobs in one step. The same `who.number` again answers the same."""
+
+    def decode(reply: list[Any]) -> Settled:
+        verdicts = tuple([_SETTLED[letter] for letter in reply[6]])
+        if len(verdicts) != len(settlements):
+            raise ValueError(len(verdicts))
+        return Settled(verdicts=verdicts, claimed=_claimed(reply))
+
+    count = len(settlements)
+    require(count <= MOST_LEASES, "settlements", expected=f"at most {MOST_LEASES}", got=count)
+    args = who.args()
+    args.append(count)
+    for settlement in settlements:
+        args += settlement_args(settlement)
+    return Call("settle", keys, args, decode, [one.lease.job_id for one in settlements])
+
+
+def _lease_args(leases: Sequence[Lease]) -> list[Arg]:
+    count = len(leases)
+    require(count <= MOST_LEASES, "leases", expected=f"at most {MOST_LEASES}", got=count)
+    args: list[Arg] = []
+    for lease in leases:
+        args += (lease.job_id, lease.epoch)
+    return args
+
+
+def _verdicts(reply: list[Any]) -> list[Verdict]:
+    return [Verdict(word.decode()) for word in reply[1:]]
+
+
+def start(keys: QueueKeys, leases: Sequence[Lease]) -> Call[list[Verdict]]:
+    """Say that the handlers of `leases` began."""
+    return Call("start", keys, _lease_args(leases), _verdicts, [lease.job_id for lease in leases])
+
+
+def renew(
+    keys: QueueKeys, leases: Sequence[Lease], beat: Heartbeat | None, *, run_id: str, lease_ms: int = 0
+) -> Call[Renewal]:
+    """Keep `leases` for another span, and leave `beat` as the owner's heartbeat."""
+
+    def decode(reply: list[Any]) -> Renewal:
+        verdicts = tuple([_RENEWED[letter] for letter in reply[6]])
+        if len(verdicts) != len(leases):
+            raise ValueError(len(verdicts))
+        return Renewal(
+            verdicts=verdicts,
+            now_ms=int(reply[1]),
+            expires_ms=int(reply[2]),
+            quiesce=reply[3].decode(),
+            config_revision=reply[4],
+            next_at_ms=_number(reply[5]),
+        )
+
+    who: list[Arg] = ["", "", ""] if beat is None else [beat.owner, beat.pod, encode_beat(beat)]
+    args: list[Arg] = [lease_ms, run_id, *who, *_lease_args(leases)]
+    return Call("renew", keys, args, decode, [lease.job_id for lease in leases])
+
+
+def requeue(keys: QueueKeys, leases: Sequence[Lease], put: Put, reason: str) -> Call[list[Verdict]]:
+    """Put running jobs back, charged nothing."""
+    args: list[Arg] = [put.value, reason, *_lease_args(leases)]
+    return Call("requeue", keys, args, _verdicts, [lease.job_id for lease in leases])

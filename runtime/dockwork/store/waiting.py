@@ -1,0 +1,109 @@
+"""Workers that wait: one blocking connection per queue, in BZPOPMIN on its wake markers.
+
+A pop that its waiter left behind stays under way and serves the next wait. A marker that comes when nobody waits
+is put back, so that it wakes another process (RT-094 is the worker's side of the same rule).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dockwork.core.keys import QueueKeys
+from dockwork.errors import AccessDenied, DockworkError, OutcomeUnknown, StoreUnavailable
+from dockwork.store.connections import Commands, Connector, Pace, Wire, pack
+from dockwork.store.protocol import Wake
+
+#: A blocking read that is this much later than its end is a dead connection (RT-127).
+LATE_S = 5.0
+
+
+class _Waiter:
+    """The blocking connection of one queue and the pop that is under way on it."""
+
+    def __init__(self) -> None:
+        self.wire: Wire | None = None
+        self.pop: asyncio.Future[Any] | None = None
+        self.opening = asyncio.Lock()
+        self.watchers = 0
+
+
+class Waiters:
+    """All waits of one store."""
+
+    def __init__(self, connector: Connector, pace: Pace, commands: Commands) -> None:
+        self._connector = connector
+        self._pace = pace
+        self._commands = commands
+        self._waiters: dict[str, _Waiter] = {}
+        self._giving_back: set[asyncio.Task[None]] = set()
+
+    async def wait(self, keys: QueueKeys, timeout_s: float) -> Wake | None:
+        """Block until a marker comes (the wake) or the time is over (None). Raises StoreUnavailable."""
+        waiter = self._waiters.setdefault(keys.wake, _Waiter())
+        waiter.watchers += 1
+        try:
+            pop = await self._pop(waiter, keys, timeout_s)
+            done, _ = await asyncio.wait({pop}, timeout=timeout_s)
+        finally:
+            waiter.watchers -= 1
+        if not done:
+            return None
+        if waiter.pop is pop:
+            waiter.pop = None
+        try:
+            popped = pop.result()
+        except OutcomeUnknown as error:
+            # A marker may be lost with the connection; a renewal posts it again within one beat (RT-097).
+            raise StoreUnavailable(f"the blocking connection was lost: {error}") from error
+        return None if popped is None else Wake(due_ms=int(float(popped[2])))
+
+    async def _pop(self, waiter: _Waiter, keys: QueueKeys, timeout_s: float) -> asyncio.Future[Any]:
+        async with waiter.opening:
+            if waiter.pop is not None and not waiter.pop.done():
+                return waiter.pop
+            if waiter.wire is None or not waiter.wire.alive:
+                waiter.wire = await self._open(waiter.wire)
+            span = max(0.01, timeout_s)
+            command = pack(["BZPOPMIN", keys.wake, f"{span:.3f}"])
+            pop = waiter.wire.send(command, timeout_s=span + LATE_S)
+            pop.add_done_callback(lambda done: self._popped(waiter, keys, done))
+            waiter.pop = pop
+            return pop
+
+    async def _open(self, old: Wire | None) -> Wire:
+        if old is not None:
+            await old.close()
+        await self._pace.wait()
+        try:
+            wire = await Wire.connect(self._connector, scripts=False)
+        except (StoreUnavailable, AccessDenied) as error:
+            self._pace.failed(error)
+            raise
+        self._pace.succeeded()
+        return wire
+
+    def _popped(self, waiter: _Waiter, keys: QueueKeys, pop: asyncio.Future[Any]) -> None:
+        if waiter.watchers or pop.cancelled() or pop.exception() is not None or pop.result() is None:
+            return
+        waiter.pop = None
+        _, member, score = pop.result()
+        task = asyncio.get_running_loop().create_task(self._give_back(keys, member, score))
+        self._giving_back.add(task)
+        task.add_done_callback(self._giving_back.discard)
+
+    async def _give_back(self, keys: QueueKeys, member: bytes, score: bytes) -> None:
+        try:
+            wire = await self._commands.wire()
+            await wire.command("ZADD", keys.wake, score, member)
+        except DockworkError:
+            # Redis is away: a renewal posts the marker again once it is back.
+            return
+
+    async def close(self) -> None:
+        for task in self._giving_back:
+            task.cancel()
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            if waiter.wire is not None:
+                await waiter.wire.close()
