@@ -49,7 +49,7 @@ class Situation:
     refused: NotAccepted | None = None
     creating: bool = False
     reached: bool = True
-    redis: RedisSeen = RedisSeen()
+    redis: RedisSeen = field(default_factory=RedisSeen)
     server: ServerSeen | None = None
     failure: ApplyFailure | None = None
     conflict: str = ""
@@ -58,7 +58,7 @@ class Situation:
     troubles: str = ""
     crash_loop: str = ""
     replica_failure: str = ""
-    rollout: RolloutSeen = RolloutSeen(rolling=False, two_live=False, overdue=False, terminating=0)
+    rollout: RolloutSeen = field(default_factory=RolloutSeen)
     state: State = State.COMPLETE
     mode: str = "Auto"
     replicas_ignored: int | None = None
@@ -66,7 +66,7 @@ class Situation:
     raw: int = 0
     most: int = 0
     paused: bool = False
-    stranded: Stranded = Stranded()
+    stranded: Stranded = field(default_factory=Stranded)
     before: Mapping[str, ConditionSeen] = field(default_factory=dict)
 
 

@@ -58,7 +58,7 @@ def _says(ours: Any, live: Any, path: tuple[str, ...]) -> bool:
         return all(_says(value, live.get(key), (*path, key)) for key, value in ours.items())
     if isinstance(ours, Sequence) and not isinstance(ours, str):
         return _says_list(ours, live or (), path)
-    if ours == live or not _is_something(ours) and not _is_something(live):
+    if ours == live or (not _is_something(ours) and not _is_something(live)):
         return True
     return bool(_AMOUNTS & set(path[-2:-1])) and _same_amount(ours, live)
 

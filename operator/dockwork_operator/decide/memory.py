@@ -13,19 +13,31 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from pydantic import ValidationError
+
+from dockwork_operator.constants import Condition
 from dockwork_operator.decide.plan import (
+    Action,
     Applied,
+    ApplyChild,
     ApplyFailure,
     Configure,
+    DeleteChild,
     FailureKind,
     Plan,
     QueueSettings,
     Scale,
     Unquiesce,
 )
-from dockwork_operator.decide.seen import OwnerSeen, read_time
+from dockwork_operator.models.queues import QueueStatus
 
 POD_START_SEED_S = 10.0
+
+#: How long a refused request is not repeated, unless the spec changes (OP-101).
+REFUSED_FOR: Mapping[FailureKind, timedelta] = {
+    FailureKind.FORBIDDEN: timedelta(minutes=5),
+    FailureKind.REJECTED: timedelta(seconds=60),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,6 +117,10 @@ class Memory:
     not_ready_since   more pods are wanted than 0 and none has been ready since then
     status_written_at of the last status write, for the pace of fast figures
     failure           what stopped the last apply, until an apply goes through
+    failures          applies that failed in a row
+    blocked           what the API server refused -> when it may be tried again, unless the spec changes
+    wanted            replicas that were decided last
+    status            that this process wrote last, None if it wrote none
     """
 
     since: datetime
@@ -134,8 +150,10 @@ class Memory:
     failure: ApplyFailure | None = None
     failed_at: datetime | None = None
     failures: int = 0
-    #: What the plan wants remembered of an action that it contains, if it is carried out.
+    blocked: Mapping[str, datetime] = field(default_factory=dict)
+    blocked_generation: int = 0
     wanted: int | None = None
+    status: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 def seed_memory(status: Mapping[str, Any], expected: timedelta, now: datetime) -> Memory:
@@ -143,35 +161,38 @@ def seed_memory(status: Mapping[str, Any], expected: timedelta, now: datetime) -
 
     expected   seed of the service time: `spec.scaling.expectedDuration`
     """
-    scaling = status.get("scaling") or {}
-    last = scaling.get("lastDecision") or {}
-    service_ms = last.get("serviceMillis") or 0
-    per_minute = last.get("arrivalsPerMinute") or 0
-    workers = status.get("workers") or {}
-    interrupted = (status.get("rollout") or {}).get("interrupted") or {}
-    run_id = (status.get("redis") or {}).get("runID") or ""
+    try:
+        read = QueueStatus.model_validate(status)
+    except ValidationError:  # of another version: patience is all that is lost
+        read = QueueStatus()
+    last = read.scaling.last_decision if read.scaling is not None else None
+    interrupted = read.rollout.interrupted if read.rollout is not None else None
+    start_ms = read.workers.pod_start_millis if read.workers is not None else 0
+    run_id = read.redis.run_id if read.redis is not None else ""
     return Memory(
         since=now,
         rates=Rates(
-            service_s=service_ms / 1000 if service_ms else max(expected.total_seconds(), 0.001),
-            arrivals=per_minute / 60,
+            service_s=last.service_millis / 1000
+            if last is not None and last.service_millis
+            else max(expected.total_seconds(), 0.001),
+            arrivals=last.arrivals_per_minute / 60 if last is not None else 0.0,
         ),
-        pod_start_s=(workers.get("podStartMillis") or POD_START_SEED_S * 1000) / 1000,
+        pod_start_s=start_ms / 1000 if start_ms else POD_START_SEED_S,
         redis_reached=bool(run_id),
         run_id=run_id,
-        interrupted=Interrupted(
-            requeued=interrupted.get("requeued") or 0, killed=interrupted.get("killed") or 0
+        interrupted=Interrupted(requeued=interrupted.requeued, killed=interrupted.killed)
+        if interrupted is not None
+        else Interrupted(),
+        wanted=read.scaling.wanted if read.scaling is not None else None,
+        stranded_since=next(
+            (
+                c.last_transition_time
+                for c in read.conditions
+                if c.type == Condition.STRANDED_JOBS and c.status == "True"
+            ),
+            None,
         ),
-        wanted=scaling.get("wanted"),
-        stranded_since=_since(status, "StrandedJobs"),
     )
-
-
-def _since(status: Mapping[str, Any], condition: str) -> datetime | None:
-    for c in status.get("conditions") or ():
-        if c.get("type") == condition and c.get("status") == "True":
-            return read_time(c.get("lastTransitionTime"))
-    return None
 
 
 def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
@@ -191,16 +212,42 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
             case _:
                 pass
     if applied.status_written:
-        memory = replace(memory, status_written_at=now)
+        memory = replace(memory, status_written_at=now, status=plan.status)
+    done = {subject_of(action) for action in applied.done}
+    blocked = {subject: until for subject, until in memory.blocked.items() if subject not in done}
     if applied.failure is None:
-        return replace(memory, failure=None, failed_at=None, failures=0)
-    conflict = applied.failure.kind is FailureKind.CONFLICT
+        # While something is refused its failure stays, although nobody tries for now.
+        failure = memory.failure if blocked else None
+        return replace(memory, failure=failure, failed_at=memory.failed_at, failures=0, blocked=blocked)
+    kind = applied.failure.kind
+    if kind in REFUSED_FOR and len(applied.done) < len(plan.actions):
+        blocked[subject_of(plan.actions[len(applied.done)])] = now + REFUSED_FOR[kind]
     return replace(
         memory,
-        failure=memory.failure if conflict else applied.failure,
+        failure=memory.failure if kind is FailureKind.CONFLICT else applied.failure,
         failed_at=now,
         failures=memory.failures + 1,
+        blocked=blocked,
+        blocked_generation=plan.generation,
     )
+
+
+def subject_of(action: Action) -> str:
+    """What an action is about: refused for one, it is refused for the next."""
+    match action:
+        case ApplyChild():
+            return subject_of_child(action.kind, action.name)
+        case DeleteChild(kind=kind, name=name):
+            return f"delete {kind}/{name}"
+        case Scale(name=name):
+            return f"scale {name}"
+        case _:
+            return type(action).__name__
+
+
+def subject_of_child(kind: str, name: str) -> str:
+    """The apply of one child."""
+    return f"{kind}/{name}"
 
 
 def _without(down: ScaleDown | None, pods: tuple[str, ...]) -> ScaleDown | None:
@@ -209,8 +256,3 @@ def _without(down: ScaleDown | None, pods: tuple[str, ...]) -> ScaleDown | None:
         return None
     left = tuple(v for v in down.victims if v not in pods)
     return replace(down, victims=left) if left else None
-
-
-def owner_of(lease_uid: str, namespace: str, name: str, uid: str) -> OwnerSeen:
-    """The owner record that this operator writes for a Queue."""
-    return OwnerSeen(operator=lease_uid, namespace=namespace, name=name, uid=uid)

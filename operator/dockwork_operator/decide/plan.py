@@ -174,6 +174,7 @@ class Plan:
     counts: tuple[Count, ...] = ()
     requeue_after: timedelta | None = None
     memory: Memory
+    generation: int = 0  #: of the spec that it was decided for
 
 
 # --- the outcome -------------------------------------------------------------------------------------------

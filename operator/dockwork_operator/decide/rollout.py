@@ -44,10 +44,10 @@ class RolloutSeen:
     terminating   pods that finish their jobs
     """
 
-    rolling: bool
-    two_live: bool
-    overdue: bool
-    terminating: int
+    rolling: bool = False
+    two_live: bool = False
+    overdue: bool = False
+    terminating: int = 0
     message: str = ""
 
 
@@ -60,7 +60,7 @@ def see_rollout(
     """
     terminating = sum(pod.terminating for pod in pods if not pod.ended)
     if deployment is None:
-        return RolloutSeen(rolling=False, two_live=False, overdue=False, terminating=terminating)
+        return RolloutSeen(terminating=terminating)
     staying = [pod for pod in pods if not pod.terminating and not pod.ended]
     old = [pod for pod in staying if pod.template_hash != template_hash]
     new_ready = sum(pod.ready for pod in staying if pod.template_hash == template_hash)

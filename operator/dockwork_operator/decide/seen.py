@@ -79,6 +79,11 @@ class DeploymentSeen:
     available: int = 0
     conditions: Mapping[str, ConditionSeen] = field(default_factory=dict)
 
+    @property
+    def begun(self) -> bool:
+        """Its creation is over: it may have pods."""
+        return self.started or not self.paused
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerEnd:
@@ -287,7 +292,7 @@ class OperatorSeen:
     """
 
     lease_uid: str = ""
-    redis: RedisDefaults = RedisDefaults()
+    redis: RedisDefaults = field(default_factory=RedisDefaults)
     rollouts: int = 0
     max_rollouts: int = 5
 

@@ -1,0 +1,84 @@
+"""What the pods themselves say: how fast they start, what keeps them from it, which of them crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from dockwork_operator.decide.seen import ContainerSeen, PodSeen
+
+#: A container that ended by error so often, and is not ready, loops; Kubernetes' own word comes and goes.
+LOOP_RESTARTS = 3
+
+LOOPING = "CrashLoopBackOff"
+SHORTEST_START_S, LONGEST_START_S = 1.0, 600.0
+_NEW_SHARE = 0.3
+
+
+def measure_starts(
+    pods: Iterable[PodSeen], known: frozenset[str], start_s: float, since: datetime
+) -> tuple[float, frozenset[str]]:
+    """The smoothed time from created to ready, and the pods that are in it.
+
+    since    only pods made after this count: an older one may be ready for the second time
+    """
+    pods = tuple(pods)
+    measured = set(known & {pod.uid for pod in pods})
+    for pod in pods:
+        if pod.ready_since is None or pod.uid in measured or pod.created < since:
+            continue
+        took = (pod.ready_since - pod.created).total_seconds()
+        took = min(max(took, SHORTEST_START_S), LONGEST_START_S)
+        start_s += _NEW_SHARE * (took - start_s)
+        measured.add(pod.uid)
+    return start_s, frozenset(measured)
+
+
+def troubles(pods: Iterable[PodSeen]) -> str:
+    """Why pods are not ready, each reason once with one pod that has it."""
+    found: dict[str, str] = {}
+    for pod in pods:
+        if pod.ready or pod.ended or pod.terminating:
+            continue
+        if not pod.node:
+            found.setdefault("not scheduled", pod.name)
+        for container in pod.containers:
+            if container.waiting and container.waiting not in {"ContainerCreating", "PodInitializing"}:
+                found.setdefault(_how(container), pod.name)
+    return "; ".join(f"{reason} ({name})" for reason, name in sorted(found.items()))
+
+
+def crash_loop(pods: Iterable[PodSeen]) -> str:
+    """The first container that ends by error again and again, "" if none does."""
+    for pod in sorted(pods, key=lambda pod: pod.name):
+        for container in pod.containers:
+            failed = container.last_end is not None and container.last_end.exit_code != 0
+            often = container.restarts >= LOOP_RESTARTS and failed and not pod.ready
+            if not pod.terminating and (container.waiting == LOOPING or often):
+                return f"container {container.name} of pod {pod.name} ends again and again{_end(container)}"
+    return ""
+
+
+def _how(container: ContainerSeen) -> str:
+    return f"{container.waiting}{_end(container)}"
+
+
+def _end(container: ContainerSeen) -> str:
+    end = container.last_end
+    return f" (exit code {end.exit_code}, {end.reason or 'Error'})" if end is not None else ""
+
+
+def unready_since(
+    pods: Iterable[PodSeen], replicas: int, readable: bool, since: datetime | None, now: datetime
+) -> datetime | None:
+    """From when on pods are wanted and none is ready; a lost Redis stops the clock, for it turns all unready."""
+    if not replicas or any(pod.ready for pod in pods if not pod.terminating):
+        return None
+    if not readable:
+        return since and now
+    return since or now
+
+
+def age(since: datetime | None, now: datetime) -> timedelta | None:
+    """How long something holds, None if it does not."""
+    return None if since is None else now - since
