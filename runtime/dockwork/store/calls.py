@@ -71,6 +71,13 @@ KEY_NAMES: Mapping[str, tuple[str, ...]] = {
         "meta", "ready", "prio", "lease", "expiry", "wake", "cold", "events", "stats", "leased", "minutes",
         "records",
     ),
+    "tick": (
+        "meta", "ready", "prio", "delayed", "lease", "expiry", "wake", "cold", "events", "stats", "minutes",
+        "records", "envelopes", "cron", "cron_at", "tick", "plans",
+    ),
+    "plan": ("meta", "wake", "cron", "cron_at", "plans"),
+    "unplan": ("meta", "cron", "cron_at", "tick", "plans"),
+    "cron_states": ("meta", "cron", "cron_at", "plans", "records"),
 }  # fmt: skip
 
 

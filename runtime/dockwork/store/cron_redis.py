@@ -23,7 +23,7 @@ class CronStore(ABC):
     """Schedules in Redis. `RedisStore` is one; it sends the calls."""
 
     @abstractmethod
-    async def _call(self, call: Call[R]) -> R:
+    async def _run(self, call: Call[R]) -> R:
         """Send `call` and read its answer."""
 
     async def plan(
@@ -38,7 +38,7 @@ class CronStore(ABC):
         decided_ms: int | None = None,
         left_out: int = 0,
     ) -> str:
-        return await self._call(
+        return await self._run(
             cron_calls.plan(
                 QueueKeys(queue),
                 entry,
@@ -48,25 +48,25 @@ class CronStore(ABC):
                 from_ms=from_ms,
                 decided_ms=decided_ms,
                 left_out=left_out,
-            )  # fmt: skip
+            )
         )
 
     async def suspend(self, queue: QueueName, uid: str) -> str:
-        return await self._call(cron_calls.suspend(QueueKeys(queue), uid))
+        return await self._run(cron_calls.suspend(QueueKeys(queue), uid))
 
     async def unplan(self, queue: QueueName, uid: str) -> bool:
-        return await self._call(cron_calls.unplan(QueueKeys(queue), uid))
+        return await self._run(cron_calls.unplan(QueueKeys(queue), uid))
 
     async def tick(self, queue: QueueName, uid: str | None = None, *, by: str = "worker") -> list[Ticked]:
         keys, ticked = QueueKeys(queue), list[Ticked]()
         more = True
         while more:
-            found, more = await self._call(cron_calls.tick(keys, uid, by))
+            found, more = await self._run(cron_calls.tick(keys, uid, by))
             ticked += found
         return ticked
 
     async def cron_states(self, queue: QueueName, uids: Sequence[str] | None = None) -> list[CronState]:
-        return await self._call(cron_calls.cron_states(QueueKeys(queue), uids))
+        return await self._run(cron_calls.cron_states(QueueKeys(queue), uids))
 
     async def refill(self, queue: QueueName) -> list[str]:
         states = [state for state in await self.cron_states(queue) if _runs_short(state)]
@@ -87,7 +87,7 @@ class CronStore(ABC):
         call = cron_calls.refill(
             QueueKeys(queue), state, instants_ms, from_ms=end_ms, left_out=planned.left_out
         )
-        return await self._call(call)
+        return await self._run(call)
 
 
 def _runs_short(state: CronState) -> bool:

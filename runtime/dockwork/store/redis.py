@@ -13,6 +13,7 @@ from dockwork.settings import RedisSettings
 from dockwork.store import calls
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.connections import Commands, Connector, Pace, Wire
+from dockwork.store.cron_redis import CronStore
 from dockwork.store.protocol import (
     Admission,
     Claimed,
@@ -32,7 +33,7 @@ from dockwork.store.waiting import Waiters
 R = TypeVar("R")
 
 
-class RedisStore:
+class RedisStore(CronStore):
     """Jobs on one Redis server. Opens connections on first use, and again after `close`.
 
     redis        settings, or a URL
