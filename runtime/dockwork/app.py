@@ -26,7 +26,7 @@ from typing import (
 
 from dockwork.client import Client, Counts, Job, JobRef
 from dockwork.core.durations import Span
-from dockwork.core.jobs import Context, Keep
+from dockwork.core.jobs import Context, Keep, check_job_id
 from dockwork.core.keys import QueueName
 from dockwork.core.retry import Backoff
 from dockwork.core.states import State
@@ -219,7 +219,12 @@ class App:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            client = self._clients[loop] = Client(self.make_store(), self.settings.namespace)
+            client = self._clients[loop] = Client(
+                self.make_store(),
+                self.settings.namespace,
+                owns_store=self._store is None or callable(self._store),
+                finder=lambda: self.client,
+            )
         return client
 
     def make_store(self) -> Store:
@@ -283,7 +288,7 @@ class App:
 
     def ref(self, queue: str, job_id: str) -> JobRef[Any]:
         """A job by its id, without asking anybody."""
-        return self.client.ref(queue, job_id)
+        return JobRef(check_job_id(job_id), QueueName("default", queue).queue, client=lambda: self.client)
 
     async def jobs(self, queue: str, *, state: State | str, limit: int | None = None) -> AsyncIterator[Job]:
         """The jobs of a queue in one state; what moves meanwhile may be missed or seen twice."""
@@ -301,7 +306,7 @@ class App:
     @cached_property
     def sync(self) -> SyncCalls:
         """The blocking twin: the same calls from any thread, on a connection of its own."""
-        return SyncCalls(self._portal, lambda: self.client, self.registry)
+        return SyncCalls(self._portal, lambda: self.client, self.registry, self.close)
 
     async def close(self) -> None:
         """Finish what this loop sends and close its connection; the next call opens another."""

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -98,29 +98,30 @@ class Job:
 
 @dataclass(frozen=True)
 class JobRef(Generic[R]):
-    """A job by its id: cheap, made without asking anybody.
+    """A job by its id: cheap, made without asking anybody, and of use on any event loop.
 
     admission   what its enqueue was answered; None for a reference made from a name
+    client      finds the client of the running loop
     """
 
     id: str
     queue: str
     admission: Admitted | None = None
-    client: Client = field(repr=False, compare=False, kw_only=True)
+    client: Callable[[], Client] = field(repr=False, compare=False, kw_only=True)
     job_type: JobType[Any, R] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     async def state(self) -> State | None:
         """Where the job is now; None if the store does not know it, or no more."""
-        return await self.client.state_of(self.queue, self.id)
+        return await self.client().state_of(self.queue, self.id)
 
     async def info(self) -> Job | None:
         """Everything that the store knows of the job."""
-        return await self.client.job(self.queue, self.id)
+        return await self.client().job(self.queue, self.id)
 
     async def cancel(self) -> Literal["cancelled", "flagged", "too_late", "missing"]:
         """Ask the job not to run: ``cancelled`` if it waited, ``flagged`` if it runs and is told within a second,
         ``too_late`` if it has ended, ``missing`` if it is not known."""
-        return await self.client.cancel(self.queue, self.id)
+        return await self.client().cancel(self.queue, self.id)
 
     async def result(self, timeout: float | None = None) -> R:
         """What the handler returned, as soon as the job has completed.
@@ -132,7 +133,7 @@ class JobRef(Generic[R]):
         deadline = None if timeout is None else clock.monotonic() + timeout
         pause = FIRST_LOOK_S
         while True:
-            view = await self.client.view(self.queue, self.id)
+            view = await self.client().view(self.queue, self.id)
             if view is None:
                 raise JobFailed(self.id, "missing", "no such job, or its record is no longer kept")
             if view.state in ENDED:
@@ -170,9 +171,19 @@ class Client:
     requests at once sends one script call.
     """
 
-    def __init__(self, store: Store, namespace: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        *,
+        owns_store: bool = True,
+        finder: Callable[[], Client] | None = None,
+    ) -> None:
+        """`owns_store`: `close` closes it too. `finder`: the client of whichever loop runs, for references."""
         self.store = store
         self.namespace = namespace
+        self._owns_store = owns_store
+        self._finder = finder or (lambda: self)
         self._opening: asyncio.Task[None] | None = None
         self._batches: dict[QueueName, _Batch] = {}
         self._sending: set[asyncio.Task[None]] = set()
@@ -186,9 +197,9 @@ class Client:
         """Finish what is being sent, then close the store."""
         while self._batches or self._sending:
             await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
-        if self._opening is not None:
+        if self._opening is not None and self._owns_store:
             await self.store.close()
-            self._opening = None
+        self._opening = None
 
     async def enqueue(self, item: Item[R]) -> JobRef[R]:
         """Store one job. Raises QueueFull, QueueClosed, TooLarge, InvalidValue: then nothing was stored;
@@ -254,7 +265,7 @@ class Client:
         job_type: JobType[Any, R] | None = None,
     ) -> JobRef[R]:
         """A job by its id, without asking anybody."""
-        return JobRef(job_id, queue, admission, client=self, job_type=job_type)
+        return JobRef(job_id, queue, admission, client=self._finder, job_type=job_type)
 
     async def view(self, queue: str, job_id: str) -> JobView | None:
         """The store's own view of a job."""

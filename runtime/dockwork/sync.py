@@ -57,6 +57,11 @@ class Portal:
             future.cancel()  # an interrupt in this thread ends the wait over there too
             raise
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a call was made and the thread lives."""
+        return self._loop is not None and self._pid == os.getpid()
+
     def stop(self) -> None:
         """End the thread; the next call starts another."""
         with self._lock:
@@ -109,10 +114,17 @@ class SyncJobRef(Generic[R]):
 class SyncCalls:
     """The blocking twin of an app's calls."""
 
-    def __init__(self, portal: Portal, client: Callable[[], Client], registry: Registry) -> None:
+    def __init__(
+        self,
+        portal: Portal,
+        client: Callable[[], Client],
+        registry: Registry,
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
         self._portal = portal
         self._client = client
         self._registry = registry
+        self._close = close
 
     def submit(self, item: Item[R]) -> SyncJobRef[R]:
         """Store one item."""
@@ -145,22 +157,20 @@ class SyncCalls:
         self, items: Iterable[Item[Any]], *, returning: Literal["admissions", "counts"] = "admissions"
     ) -> list[Admission] | Counts:
         """Store any number of jobs; see `Client.enqueue_many`."""
+        made = list(items)  # in this thread: what makes them may hold a connection that knows no other
 
         async def call() -> list[Admission] | Counts:
             client = self._client()
             if returning == "counts":
-                return await client.enqueue_many(items, returning="counts")
-            return await client.enqueue_many(items, returning=returning)
+                return await client.enqueue_many(made, returning="counts")
+            return await client.enqueue_many(made, returning=returning)
 
         return self._portal.run(call)
 
     def ref(self, queue: str, job_id: str) -> SyncJobRef[Any]:
         """A job by its id."""
 
-        async def call() -> JobRef[Any]:
-            return self._client().ref(queue, job_id)
-
-        return SyncJobRef(self._portal.run(call), self._portal)
+        return SyncJobRef(JobRef(job_id, queue, client=self._client), self._portal)
 
     def jobs(self, queue: str, *, state: State | str, limit: int | None = None) -> Iterator[Job]:
         """The jobs of a queue in one state, fetched as they are read."""
@@ -192,6 +202,13 @@ class SyncCalls:
             return await self._client().queues()
 
         return self._portal.run(call)
+
+    def close(self) -> None:
+        """Close the connection and end the thread; the next call starts again."""
+
+        if self._portal.is_running:
+            self._portal.run(self._close)
+            self._portal.stop()
 
 
 async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
