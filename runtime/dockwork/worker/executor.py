@@ -1,0 +1,342 @@
+"""Runs claimed jobs: async handlers on the loop, plain functions in threads.
+
+A run never raises: its outcome says what happened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from dockwork import clock
+from dockwork.core.codec import Opened, open_envelope
+from dockwork.core.jobs import JobInfo, StopReason
+from dockwork.errors import (
+    Cancelled,
+    Interrupted,
+    InvalidArgs,
+    InvalidValue,
+    TimedOut,
+    Undecodable,
+    Unrecoverable,
+)
+from dockwork.registry import JobType, Registry
+from dockwork.store.protocol import Failure, Outcome, Settlement
+from dockwork.worker.context import RunContext
+from dockwork.worker.deadlines import Deadlines
+from dockwork.worker.lane import Lane
+from dockwork.worker.logs import get_logger
+from dockwork.worker.outcomes import Facts, decide_outcome, told_error
+from dockwork.worker.policies import (
+    FAILURE_CAP,
+    HARD_AFTER_S,
+    RESULT_CAP,
+    Policy,
+    attempts_of,
+    choose_policy,
+    cut,
+    timeout_of,
+)
+from dockwork.worker.runs import CURRENT, Run
+from dockwork.worker.threads import Call, Threads
+
+log = get_logger("run")
+
+AnyJobType = JobType[Any, Any]
+
+#: What a thread's handler is interrupted with.
+INTERRUPTIONS: Mapping[StopReason, type[BaseException]] = {
+    StopReason.DRAIN: Interrupted,
+    StopReason.CANCEL: Cancelled,
+    StopReason.TIMEOUT: TimedOut,
+    StopReason.LOST: Interrupted,
+}
+
+#: Bytes of a failure's message, and of its worker's name, out of `FAILURE_CAP`; the trace has the rest.
+MESSAGE_CAP = 1024
+
+
+#: The rest of the run, as a middleware sees it.
+CallNext = Callable[[JobInfo], Awaitable[Any]]
+#: Around each run, called ``middleware(job, call_next)``; the first is outermost.
+Middleware = Callable[..., Awaitable[Any]]
+
+
+class Executor:
+    """Begins, stops and judges the runs of one lane."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        registry: Registry,
+        threads: Threads,
+        *,
+        worker: str,
+        middlewares: Sequence[Middleware] = (),
+    ) -> None:
+        self._lane = lane
+        self._registry = registry
+        self._deadlines = Deadlines(self._timed_out, self.abandon)
+        self._threads = threads
+        self._worker = worker
+        self._middlewares = tuple(middlewares)
+        self._policies: dict[str, Policy] = {}
+        self._revision = -1
+        self._loop = asyncio.get_running_loop()
+
+    def begin(self, run: Run) -> None:
+        """Start the handler, or settle what has none that could start."""
+        claim = run.claim
+        job_type = self._registry.get(claim.type)
+        if job_type is None:
+            log.warning("job_parked", job_id=claim.job_id, job_type=claim.type)
+            self._finish(run, self._parked(run, claim.type))
+            return
+        try:
+            opened = job_type.open(claim.envelope)
+        except (Undecodable, InvalidArgs) as error:
+            self._finish(run, self._unreadable(run, job_type, error))
+            return
+        policy = self._policy(job_type)
+        run.headers = opened.headers
+        run.timeout_s = timeout_s = timeout_of(claim, policy)
+        run.started_at = now = self._loop.time()
+        run.soft_at = now + timeout_s
+        run.hard_at = run.soft_at + HARD_AFTER_S
+        self._deadlines.watch(run)
+        run.task = self._loop.create_task(self._drive(run, job_type, opened))
+
+    def stop(self, run: Run, reason: StopReason) -> None:
+        """Ask the handler to end: cancel its task, or interrupt its thread."""
+        if run.stop_reason is None or reason is StopReason.LOST:
+            run.stop_reason = reason
+        if run.over or run.task is None:
+            return
+        if not run.began:
+            # A task that is cancelled before its first step runs none of its code, so we say what became of it.
+            run.task.cancel()
+            self._over(run, None, asyncio.CancelledError())
+        elif run.thread is None:
+            run.task.cancel()
+        else:
+            run.thread.inject(run, INTERRUPTIONS[reason])
+
+    def close(self) -> None:
+        self._deadlines.close()
+
+    def _timed_out(self, run: Run) -> None:
+        log.warning(
+            "run_timed_out", job_id=run.lease.job_id, job_type=run.claim.type, timeout_s=run.timeout_s
+        )
+        self.stop(run, StopReason.TIMEOUT)
+
+    def abandon(self, run: Run) -> None:
+        """Give `run` up at its hard timeout."""
+        if run.stop_reason is None:
+            run.stop_reason = StopReason.TIMEOUT
+        text = f"the run went on for {HARD_AFTER_S:g} s after its timeout of {run.timeout_s:g} s"
+        settlement = self._failed(run, TimedOut(text))
+        if settlement is not None:
+            self._lane.abandon(run, settlement)
+
+    async def _drive(self, run: Run, job_type: AnyJobType, opened: Opened) -> None:
+        CURRENT.set(run)
+        run.began = True
+        try:
+            arguments = opened.arguments
+            if job_type.context_parameter is not None:
+                run.context = RunContext(run, self._lane)
+                arguments[job_type.context_parameter] = run.context
+            if self._middlewares:
+                value = await self._through_middlewares(run, job_type, arguments)
+            elif job_type.is_async:
+                value = await job_type.fn(**arguments)
+            else:
+                value = await self._in_thread(run, job_type, arguments)
+        except BaseException as error:  # SystemExit of a handler, too, is its own failure and not ours
+            run.over = True
+            if run.context is not None and run.context.has_lines:
+                await self._flush(run)
+            self._over(run, job_type, error)
+        else:
+            run.over = True
+            if run.context is not None and run.context.has_lines:
+                await self._flush(run)
+            self._returned(run, job_type, value)
+
+    async def _through_middlewares(self, run: Run, job_type: AnyJobType, arguments: dict[str, Any]) -> Any:
+        async def innermost(job: JobInfo) -> Any:
+            if job_type.is_async:
+                return await job_type.fn(**arguments)
+            return await self._in_thread(run, job_type, arguments)
+
+        following: CallNext = innermost
+        for middleware in reversed(self._middlewares):
+            following = partial(middleware, call_next=following)
+        context = run.context or RunContext(run, self._lane)
+        return await following(context.job)
+
+    async def _in_thread(self, run: Run, job_type: AnyJobType, arguments: dict[str, Any]) -> Any:
+        ended: asyncio.Future[Any] = self._loop.create_future()
+        context = copy_context()
+        function = partial(context.run, partial(job_type.fn, **arguments))
+
+        def done(value: Any, error: BaseException | None) -> None:
+            try:
+                self._loop.call_soon_threadsafe(_resolve, ended, value, error)
+            except RuntimeError:
+                return  # the loop is closed: the job was given up long ago
+
+        run.thread = self._threads.start(Call(run, function, done))
+        value, error = await ended
+        run.thread = None
+        if error is not None:
+            raise error
+        return value
+
+    async def _flush(self, run: Run) -> None:
+        assert run.context is not None
+        try:
+            await run.context.flush_lines()
+        except asyncio.CancelledError:
+            return  # a drain's end: the outcome counts more than the last lines
+
+    # --- what became of it -----------------------------------------------------------------------------------
+
+    def _returned(self, run: Run, job_type: AnyJobType, value: Any) -> None:
+        try:
+            result = job_type.dump_result(value)
+        except InvalidValue as error:
+            self._over(run, job_type, Unrecoverable(str(error)))
+            return
+        dropped = 0
+        if len(result) > RESULT_CAP:
+            dropped = len(result)
+        progress = None if run.context is None else run.context.take_progress()
+        self._finish(
+            run,
+            Settlement(
+                lease=run.lease,
+                outcome=Outcome.COMPLETED,
+                started_ms=run.started_ms,
+                result=None if dropped else result,
+                result_dropped=dropped,
+                progress=progress,
+            ),
+        )
+
+    def _over(self, run: Run, job_type: AnyJobType | None, error: BaseException) -> None:
+        run.over = True
+        self._finish(run, self._failed(run, told_error(error, run.stop_reason, run.timeout_s)))
+
+    def _failed(self, run: Run, error: BaseException) -> Settlement | None:
+        """The settlement after `error`, or None to put the job back."""
+        claim = run.claim
+        job_type = self._registry.get(claim.type)
+        policy = self._policy(job_type)
+        facts = Facts(
+            attempts=claim.attempts,
+            max_attempts=attempts_of(claim, policy),
+            dead_letter=policy.dead_letter,
+            stopped=run.stop_reason,
+        )
+
+        def backoff(failed: int) -> timedelta:
+            return self._registry.retry_delay(policy.backoff, failed, clock.spread(), error)
+
+        decision = decide_outcome(error, facts, backoff)
+        if decision.outcome is None:
+            return None
+        if decision.failed:
+            log.warning(
+                "run_failed",
+                job_id=claim.job_id,
+                job_type=claim.type,
+                attempt=claim.attempts + 1,
+                error=type(error).__qualname__,
+                outcome=decision.outcome.value,
+            )
+        return Settlement(
+            lease=run.lease,
+            outcome=decision.outcome,
+            started_ms=run.started_ms,
+            delay_ms=decision.delay_ms,
+            reason=cut(decision.reason, MESSAGE_CAP),
+            failure=self._failure(run, error) if decision.failed else None,
+            progress=None if run.context is None else run.context.take_progress(),
+        )
+
+    def _failure(self, run: Run, error: BaseException) -> Failure:
+        message = cut(str(error), MESSAGE_CAP)
+        trace = "".join(traceback.format_exception(error))
+        elapsed_ms = int((self._loop.time() - run.started_at) * 1000)
+        return Failure(
+            error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
+            message=message,
+            trace=_cut_middle(trace, FAILURE_CAP - 2 * MESSAGE_CAP - 512),
+            worker=self._worker,
+            at_ms=run.started_ms + elapsed_ms,
+        )
+
+    def _parked(self, run: Run, park_type: str) -> Settlement:
+        return Settlement(
+            lease=run.lease,
+            outcome=Outcome.PARKED,
+            started_ms=run.started_ms,
+            park_type=park_type,
+            reason="unknown_type" if park_type == run.claim.type else "other_schema",
+        )
+
+    def _unreadable(self, run: Run, job_type: AnyJobType, error: Undecodable | InvalidArgs) -> Settlement:
+        claim = run.claim
+        # Arguments that passed another schema belong to a worker that has it; with ours they are just wrong.
+        if isinstance(error, InvalidArgs):
+            schema = error.stored_schema or open_envelope(claim.envelope).schema
+            if schema and schema != job_type.schema_hash:
+                log.warning("job_parked", job_id=claim.job_id, job_type=claim.type, schema=schema)
+                return self._parked(run, f"{claim.type}@{schema}")
+        reason = "undecodable" if isinstance(error, Undecodable) else "invalid_args"
+        log.warning("job_unreadable", job_id=claim.job_id, job_type=claim.type, reason=reason)
+        return Settlement(
+            lease=run.lease,
+            outcome=Outcome.DEAD,
+            started_ms=run.started_ms,
+            reason=reason,
+            failure=self._failure(run, error),
+        )
+
+    def _finish(self, run: Run, settlement: Settlement | None) -> None:
+        run.over = True
+        self._deadlines.forget(run)
+        self._lane.finish(run, settlement)
+
+    def _policy(self, job_type: AnyJobType | None) -> Policy:
+        revision = self._lane.config_version
+        if revision != self._revision:
+            self._policies.clear()
+            self._revision = revision
+        name = "" if job_type is None else job_type.name
+        policy = self._policies.get(name)
+        if policy is None:
+            policy = self._policies[name] = choose_policy(job_type, self._lane.config)
+        return policy
+
+
+def _resolve(ended: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+    if not ended.done():
+        ended.set_result((value, error))
+
+
+def _cut_middle(text: str, cap: int) -> str:
+    """The head and, longer, the tail of `text`: a trace's last lines say most."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= cap:
+        return text
+    mark = f"\n... [cut, {len(data)} bytes]\n"
+    head, tail = cap // 4, cap - cap // 4 - len(mark)
+    return data[:head].decode("utf-8", "ignore") + mark + data[-tail:].decode("utf-8", "ignore")

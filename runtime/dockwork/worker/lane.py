@@ -1,0 +1,556 @@
+"""One queue's share of a worker: its slots, the jobs in them, and the calls that settle and claim.
+
+Whatever ended since the last call travels in the next, and the next claims ride back on its reply. At most
+`CALLS` calls are under way, and none ever waits for a batch to fill: what ends in one tick of the loop goes
+together, what ends meanwhile goes with the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from dockwork import clock
+from dockwork.core.jobs import StopReason
+from dockwork.core.keys import QueueName
+from dockwork.errors import ScriptFailed, UnknownReply
+from dockwork.store.protocol import (
+    Claimed,
+    Lease,
+    Owner,
+    Put,
+    QueueConfig,
+    Renewal,
+    Settled,
+    Settlement,
+    Store,
+    Verdict,
+)
+from dockwork.worker.logs import get_logger
+from dockwork.worker.reconnect import LOST, Link
+from dockwork.worker.runs import Phase, Run
+
+log = get_logger("lane")
+T = TypeVar("T")
+
+#: Two: the next batch is on its way while the last one is answered. 1 was 10 % slower, 3 no faster (measured).
+CALLS = 2
+#: Jobs per settle or claim; 64 and 128 cost Redis the same per job (measured).
+BATCH = 64
+#: Leases in a call that moves none of their payloads.
+CHUNK = 500
+#: A job that still runs so long after its claim is announced as started; a quicker one starts with its settle.
+ANNOUNCE_AFTER = 0.1
+#: Who only knows of a due time waits so much longer than who holds its marker.
+OTHERS_LATER = 0.25
+#: After a claim that failed in Redis, not on the way to it.
+FAILED_FOR = 5.0
+#: Between claims that also look at parked jobs.
+PARKED_EVERY = 1.0
+#: Weight of the newest run in a job type's mean run time.
+NEWEST = 0.1
+
+
+class Tools(Protocol):
+    """What a lane needs of its worker."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def owner(self) -> Owner: ...
+    @property
+    def link(self) -> Link: ...
+    @property
+    def known(self) -> Sequence[str]:
+        """Parked types that this worker can run, each as ``<type>`` and ``<type>@<schema hash>``."""
+        ...
+
+    @property
+    def drain_deadline(self) -> datetime | None: ...
+    def own(self, work: Awaitable[None]) -> None: ...
+    def stuck(self, lane: Lane) -> None:
+        """Half the slots hold runs that ignore their hard timeout."""
+        ...
+
+
+class Runner(Protocol):
+    """What runs the jobs of a lane."""
+
+    def begin(self, run: Run) -> None: ...
+    def stop(self, run: Run, reason: StopReason) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(kw_only=True, slots=True)
+class Tally:
+    """What a lane has seen; read by metrics and the last beat."""
+
+    completed: int = 0
+    ended: int = 0
+    lost: int = 0
+    requeued: int = 0
+    abandoned: int = 0
+
+
+class Lane:
+    """The slots of one queue. Its methods are for the event loop; other threads only read its attributes.
+
+    runner    set before the first claim
+    """
+
+    runner: Runner
+
+    def __init__(
+        self, name: QueueName, slots: int, tools: Tools, config: QueueConfig, *, lease_s: float
+    ) -> None:
+        self.name = name
+        self.slots = slots
+        self.config = config
+        self.lease_s = lease_s
+        self.tally = Tally()
+        self.runs: dict[str, Run] = {}  #: leases we hold: running, settling or being put back
+        self.working: set[Run] = set()  #: handlers that have not ended; each takes a slot
+        self.stuck: set[Run] = set()  #: of those, the ones that were given up at their hard timeout
+        self.mean_s: dict[str, float] = {}  #: per job type, smoothed
+        self.renewed_at = clock.monotonic()
+        self.passed_at = clock.monotonic()  #: when the claim loop last made a pass
+        self.quiesced = False
+        self.quiesce_token = ""
+        self.closed = False  #: no claims any more
+        self.short = asyncio.Event()  #: the last claim came back short: wait for a marker
+        self.quiet = asyncio.Event()  #: nothing runs and nothing is under way
+        self.put = Put.FRONT
+        self._tools = tools
+        self._ended: list[Run] = []
+        self._returning: list[Run] = []
+        self._waiting_for: dict[str, Run] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+        self._asked = 0
+        self._number = 0
+        self._hungry = False
+        self._owes_answer = False
+        self._scheduled = False
+        self._failed_until = 0.0
+        self._parked_at = 0.0
+        self._due_timer: asyncio.TimerHandle | None = None
+        self._due_at = float("inf")
+        self._holds_due = False
+        self._announcing = False
+        self._configuring = False
+        self._config_revision = config.revision
+        self.config_version = 0  #: rises with each change that was read
+        self._offset_ms = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def store(self) -> Store:
+        return self._tools.store
+
+    @property
+    def link(self) -> Link:
+        return self._tools.link
+
+    @property
+    def drain_deadline(self) -> datetime | None:
+        return self._tools.drain_deadline
+
+    def own(self, work: Awaitable[None]) -> None:
+        self._tools.own(work)
+
+    # --- what wakes the lane ---------------------------------------------------------------------------------
+
+    def hunger(self) -> None:
+        """There may be work: claim for every free slot, or ask on behalf of others when there is none."""
+        if self.closed:
+            return
+        self._hungry = True
+        self._owes_answer = True
+        self.short.clear()
+        self._soon()
+
+    def woken(self, due_ms: int) -> None:
+        """A marker was popped; it is answered by a claim, at once or when its job is due."""
+        if due_ms:
+            self._wait_until(due_ms, holds=True)
+        elif self.closed:
+            self._owes_answer = True
+            self._soon()
+        else:
+            self.hunger()
+
+    def passed(self) -> None:
+        """The claim loop lives: it waited for a marker, or something else was done for the queue."""
+        self.passed_at = self._loop.time()
+
+    def finish(self, run: Run, settlement: Settlement | None) -> None:
+        """The handler of `run` is over: settle it, or put it back for None. Its slot is free."""
+        self.working.discard(run)
+        if run.phase is Phase.RUNNING:
+            if settlement is None:
+                self.put_back([run])
+            else:
+                run.settlement = settlement
+                run.phase = Phase.SETTLING
+                self._ended.append(run)
+                self._learn(run)
+        else:
+            self.stuck.discard(run)
+            self._start_waiting(run)
+            self.hunger()  # a slot that frees without a settle asks for work by itself
+        self._soon()
+
+    def abandon(self, run: Run, settlement: Settlement) -> None:
+        """`run` ignores its hard timeout: its job is settled and fenced, its slot stays taken."""
+        if run.phase is not Phase.RUNNING:
+            return
+        run.settlement = settlement
+        run.phase = Phase.SETTLING
+        self._ended.append(run)
+        self.stuck.add(run)
+        log.error("run_stuck", job_id=run.lease.job_id, job_type=run.claim.type, slots=self.slots)
+        if len(self.stuck) * 2 >= self.slots:
+            self._tools.stuck(self)
+        self._soon()
+
+    def lose(self, run: Run) -> None:
+        """The lease of `run` is another's, or nobody's: stop it, and drop what comes of it."""
+        if run.phase is Phase.GONE:
+            return
+        self.tally.lost += 1
+        log.warning("lease_lost", job_id=run.lease.job_id, job_type=run.claim.type, epoch=run.lease.epoch)
+        self._release(run)
+        if not run.over:
+            self.runner.stop(run, StopReason.LOST)
+        self._soon()
+
+    def renewed(self, runs: Sequence[Run], renewal: Renewal) -> None:
+        """Act on what a renewal said of each run and of this queue."""
+        for run, verdict in zip(runs, renewal.verdicts, strict=True):
+            if run.phase is not Phase.RUNNING:
+                continue  # settled or put back while the renewal was under way
+            if verdict is Verdict.LOST:
+                self.lose(run)
+            elif verdict is Verdict.CANCEL:
+                self.runner.stop(run, StopReason.CANCEL)
+        self._heed_quiesce(renewal.quiesce)
+        self._heed_config(renewal.config_revision)
+        if renewal.next_at_ms is not None:
+            self._wait_until(renewal.next_at_ms, holds=False, now_ms=renewal.now_ms)
+        if self._hungry:
+            self._soon()
+
+    def put_back(self, runs: Sequence[Run]) -> None:
+        """Give these jobs back, with neither counter charged; an outcome that still comes is dropped."""
+        for run in runs:
+            run.phase = Phase.RETURNING
+            self._returning.append(run)
+        self._soon()
+
+    def stop_claiming(self) -> None:
+        self.closed = True
+        self.short.clear()
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+        self._soon()
+
+    async def close(self) -> None:
+        """End what is under way, answered or not."""
+        for call in self._calls:
+            call.cancel()
+        if self._calls:
+            await asyncio.wait(self._calls)
+
+    @property
+    def busy(self) -> int:
+        return len(self.working)
+
+    @property
+    def free(self) -> int:
+        """Slots that neither a handler nor a claim under way has."""
+        return max(self.slots - len(self.working) - self._asked, 0)
+
+    @property
+    def is_quiet(self) -> bool:
+        return not (self.runs or self._calls or self._ended or self._returning)
+
+    @property
+    def may_claim(self) -> bool:
+        # Claims stop when:
+        # 1. the worker drains or is quiesced;
+        # 2. renewal has failed for a whole lease: what would be claimed could not be kept.
+        renewal_works = clock.monotonic() - self.renewed_at < self.lease_s
+        return not self.closed and not self.quiesced and renewal_works
+
+    # --- the calls -------------------------------------------------------------------------------------------
+
+    def _soon(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        if self._returning:
+            runs, self._returning = self._returning, []
+            self._start(self._return(runs))
+        while len(self._calls) < CALLS:
+            room = min(self.free, BATCH) if self.may_claim and self._loop.time() >= self._failed_until else 0
+            if self._ended:
+                batch, self._ended = self._ended[:BATCH], self._ended[BATCH:]
+                self._start(self._settle(batch, room))
+            elif (room and self._hungry) or self._owes_answer:
+                self._start(self._claim(room))
+            else:
+                break
+        if self.is_quiet:
+            self.quiet.set()
+        else:
+            self.quiet.clear()
+
+    def _start(self, call: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(call)
+        self._calls.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._tools.own(_fail(task))
+        self._soon()
+
+    async def _claim(self, room: int) -> None:
+        self._owes_answer = False
+        self._asked += room
+        self._number += 1
+        number, known = self._number, self._known_now()
+        try:
+            claimed = await self._ask(
+                lambda: self.store.claim(self.name, self._tools.owner, number=number, slots=room, known=known)
+            )
+        except (ScriptFailed, UnknownReply) as error:
+            log.error("claim_failed", error=str(error), queue=self.name.queue)
+            self._failed_until = self._loop.time() + FAILED_FOR
+            self._loop.call_later(FAILED_FOR, self.hunger)
+            return
+        finally:
+            self._asked -= room
+        self._took(claimed, room)
+
+    async def _settle(self, batch: list[Run], room: int) -> None:
+        self._owes_answer = False
+        self._asked += room
+        self._number += 1
+        number, known = self._number, self._known_now()
+        settlements = [run.settlement for run in batch if run.settlement is not None]
+        try:
+            settled: Settled = await self._ask(
+                lambda: self.store.settle(
+                    self.name, self._tools.owner, settlements, number=number, claim_next=room, known=known
+                )
+            )
+        except (ScriptFailed, UnknownReply) as error:
+            self._settle_failed(batch, error)
+            return
+        finally:
+            self._asked -= room
+        for run, verdict in zip(batch, settled.verdicts, strict=True):
+            if verdict is Verdict.LOST:
+                self.tally.lost += 1
+                log.warning("outcome_dropped", job_id=run.lease.job_id, epoch=run.lease.epoch)
+            else:
+                self.tally.ended += 1
+            self._release(run)
+        self._took(settled.claimed, room)
+
+    def _settle_failed(self, batch: list[Run], error: Exception) -> None:
+        """One bad settlement must not hold the others: try each alone; give up the one that fails alone."""
+        if len(batch) == 1:
+            log.error("settle_failed", job_id=batch[0].lease.job_id, error=str(error))
+            self._release(batch[0])
+            return
+        self._hungry = True
+        for run in batch:
+            self._start(self._settle([run], 0))
+
+    async def _return(self, runs: list[Run]) -> None:
+        for first in range(0, len(runs), CHUNK):
+            chunk = runs[first : first + CHUNK]
+            leases = [run.lease for run in chunk]
+            verdicts = await self._requeue(leases)
+            self.tally.requeued += sum(verdict is not Verdict.LOST for verdict in verdicts)
+            for run in chunk:
+                self._release(run)
+        self.hunger()
+
+    async def _requeue(self, leases: Sequence[Lease]) -> Sequence[Verdict]:
+        try:
+            return await self._ask(
+                lambda: self.store.requeue(self.name, self._tools.owner, leases, put=self.put)
+            )
+        except (ScriptFailed, UnknownReply) as error:
+            log.error("requeue_failed", error=str(error), queue=self.name.queue)
+            return [Verdict.LOST] * len(leases)
+
+    async def _ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The answer of `call`, asked again until there is one: its number makes that safe."""
+        while True:
+            try:
+                answer = await call()
+            except LOST as error:
+                await self.link.pause(error)
+            else:
+                self.link.answered()
+                return answer
+
+    def _took(self, claimed: Claimed, room: int) -> None:
+        now = self._loop.time()
+        self.passed_at = now
+        self._heed_config(claimed.config_revision)
+        for claim in claimed.claims:
+            self._take(Run(claim, now, claimed.now_ms))
+        if claimed.claims and not self._announcing:
+            self._announcing = True
+            self._loop.call_later(ANNOUNCE_AFTER, self._announce)
+        if claimed.refused:
+            self._refused(claimed.refused)
+        elif claimed.more or (room and len(claimed.claims) >= room):
+            self._hungry = True
+            self.short.clear()
+        elif room:
+            self._hungry = False
+            self.short.set()
+            if claimed.next_at_ms is not None:
+                self._wait_until(claimed.next_at_ms, holds=self._holds_due, now_ms=claimed.now_ms)
+        self._holds_due = False
+
+    def _take(self, run: Run) -> None:
+        job_id = run.lease.job_id
+        old = self.runs.get(job_id) or next((r for r in self.working if r.lease.job_id == job_id), None)
+        self.runs[job_id] = run
+        if old is not None and not old.over:
+            # This id was taken from us and came back: its old run must end before the new one starts.
+            self.working.add(run)
+            self._waiting_for[job_id] = run
+            old.phase = Phase.GONE
+            self.runner.stop(old, StopReason.LOST)
+            return
+        self.working.add(run)
+        self.runner.begin(run)
+
+    def _start_waiting(self, ended: Run) -> None:
+        run = self._waiting_for.pop(ended.lease.job_id, None) if self._waiting_for else None
+        if run is not None and run.phase is Phase.RUNNING:
+            self.runner.begin(run)
+
+    def _release(self, run: Run) -> None:
+        run.phase = Phase.GONE
+        if self.runs.get(run.lease.job_id) is run:
+            del self.runs[run.lease.job_id]
+
+    # --- what replies say ------------------------------------------------------------------------------------
+
+    def _refused(self, reason: str) -> None:
+        self.short.clear()
+        if reason == "quiesced":
+            # Until a renewal says otherwise: a quiesced worker pops no marker that another could answer.
+            self.quiesced = True
+            return
+        self._hungry = False
+        self._loop.call_later(OTHERS_LATER, self.short.set)
+
+    def _heed_quiesce(self, token: str) -> None:
+        self.quiesce_token = token
+        was, self.quiesced = self.quiesced, bool(token)
+        if was and not token:
+            self.hunger()
+        elif token and not was:
+            log.info("quiesced", queue=self.name.queue)
+            self.short.clear()
+
+    def _heed_config(self, revision: int) -> None:
+        if revision != self._config_revision and not self._configuring:
+            self._config_revision = revision
+            self._configuring = True
+            self.own(self._read_config())
+
+    async def _read_config(self) -> None:
+        try:
+            self.config = await self._ask(lambda: self.store.config(self.name))
+            self.config_version += 1
+        except (ScriptFailed, UnknownReply) as error:
+            log.error("config_unreadable", error=str(error), queue=self.name.queue)
+        finally:
+            self._configuring = False
+
+    def _wait_until(self, due_ms: int, *, holds: bool, now_ms: int | None = None) -> None:
+        """Claim when Redis TIME reaches `due_ms`: the server's own timeout came 67 ms late (measured)."""
+        known_ms = self._redis_ms() if now_ms is None else now_ms
+        if now_ms is not None:
+            self._offset_ms = now_ms - self._loop.time() * 1000
+        delay = max(due_ms - known_ms, 0) / 1000 + (0 if holds else OTHERS_LATER)
+        at = self._loop.time() + delay
+        if self.closed or at >= self._due_at:
+            return
+        if self._due_timer is not None:
+            self._due_timer.cancel()
+        self._due_at = at
+        self._due_timer = self._loop.call_at(at, self._due, holds)
+
+    def _due(self, holds: bool) -> None:
+        self._due_at = float("inf")
+        self._due_timer = None
+        self._holds_due = holds
+        self.hunger()
+
+    def _redis_ms(self) -> float:
+        return self._loop.time() * 1000 + self._offset_ms
+
+    def _known_now(self) -> Sequence[str]:
+        now = self._loop.time()
+        if now - self._parked_at < PARKED_EVERY:
+            return ()
+        self._parked_at = now
+        return self._tools.known
+
+    def _announce(self) -> None:
+        """Send `start` for the jobs that run for a while."""
+        self._announcing = False
+        now = self._loop.time()
+        young = False
+        runs: list[Run] = []
+        for run in self.working:
+            if run.announced or run.phase is not Phase.RUNNING:
+                continue
+            if now - run.started_at >= ANNOUNCE_AFTER:
+                run.announced = True
+                runs.append(run)
+            else:
+                young = True
+        for first in range(0, len(runs), CHUNK):
+            self.own(self._send_start(runs[first : first + CHUNK]))
+        if young:
+            self._announcing = True
+            self._loop.call_later(ANNOUNCE_AFTER, self._announce)
+
+    async def _send_start(self, runs: list[Run]) -> None:
+        try:
+            verdicts = await self.store.start(self.name, [run.lease for run in runs])
+        except (*LOST, ScriptFailed, UnknownReply) as error:
+            # The settle brings the true start time; only the look of the queue is behind until then.
+            log.debug("start_not_sent", error=str(error))
+            return
+        for run, verdict in zip(runs, verdicts, strict=True):
+            if verdict is Verdict.LOST and run.phase is Phase.RUNNING:
+                self.lose(run)
+
+    def _learn(self, run: Run) -> None:
+        elapsed = self._loop.time() - run.started_at
+        mean = self.mean_s.get(run.claim.type)
+        self.mean_s[run.claim.type] = elapsed if mean is None else mean + NEWEST * (elapsed - mean)
+
+
+async def _fail(task: asyncio.Task[None]) -> None:
+    await task

@@ -1,0 +1,120 @@
+"""Log lines: an event's name and pairs, as JSON or text, each with the job that it belongs to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+from dockwork.worker.runs import CURRENT
+
+ROOT = "dockwork"
+
+#: Headers that callers use to join logs of several programs; they go into `context`.
+CARRIED = frozenset(
+    {"traceparent", "tracestate", "trace_id", "correlation_id", "correlation-id", "request_id"}
+)
+
+
+class Logger:
+    """Writes events with pairs. The name of an event has no values in it."""
+
+    __slots__ = ("_logger",)
+
+    def __init__(self, name: str) -> None:
+        self._logger = logging.getLogger(name)
+
+    def debug(self, event: str, *, message: str = "", **data: Any) -> None:
+        self._write(logging.DEBUG, event, message, data)
+
+    def info(self, event: str, *, message: str = "", **data: Any) -> None:
+        self._write(logging.INFO, event, message, data)
+
+    def warning(self, event: str, *, message: str = "", **data: Any) -> None:
+        self._write(logging.WARNING, event, message, data)
+
+    def error(
+        self, event: str, *, message: str = "", exc_info: BaseException | None = None, **data: Any
+    ) -> None:
+        self._write(logging.ERROR, event, message, data, exc_info)
+
+    def _write(
+        self,
+        level: int,
+        event: str,
+        message: str,
+        data: Mapping[str, Any],
+        error: BaseException | None = None,
+    ) -> None:
+        if self._logger.isEnabledFor(level):
+            extra = {"dockwork_event": event, "dockwork_data": data}
+            self._logger.log(level, message or event.replace("_", " "), extra=extra, exc_info=error)
+
+
+def get_logger(name: str) -> Logger:
+    return Logger(f"{ROOT}.{name}")
+
+
+class JsonFormatter(logging.Formatter):
+    """``{"ts", "level", "event", "msg", "data", "context"}``, one object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "ts": _instant(record),
+            "level": record.levelname.lower(),
+            "event": _event(record),
+            "msg": record.getMessage(),
+            "data": _data(record),
+            "context": _context(),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """The same for people: time, level, event, message, pairs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = " ".join(f"{name}={value}" for name, value in {**_data(record), **_context()}.items())
+        parts = (_instant(record), f"{record.levelname:<7}", _event(record), record.getMessage(), pairs)
+        line = " ".join(part for part in parts if part)
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure(level: str, format: Literal["json", "text"], stream: TextIO | None = None) -> None:
+    """Send every log line of this process to `stream` (standard error) in one format."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+
+
+def _instant(record: logging.LogRecord) -> str:
+    return (
+        datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def _event(record: logging.LogRecord) -> str:
+    return getattr(record, "dockwork_event", "") or record.name
+
+
+def _data(record: logging.LogRecord) -> dict[str, Any]:
+    data = dict(getattr(record, "dockwork_data", {}))
+    run = CURRENT.get()
+    if run is not None:
+        data.setdefault("job_id", run.lease.job_id)
+        data.setdefault("job_type", run.claim.type)
+    return data
+
+
+def _context() -> dict[str, str]:
+    run = CURRENT.get()
+    if run is None:
+        return {}
+    return {name: value for name, value in run.headers.items() if name.lower() in CARRIED}

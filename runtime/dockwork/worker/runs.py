@@ -1,0 +1,78 @@
+"""One run of one claimed job, from the claim's reply to the settle's."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from dockwork.core.jobs import StopReason
+from dockwork.store.protocol import Claim, Lease, Settlement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dockwork.worker.context import RunContext
+    from dockwork.worker.threads import SlotThread
+
+
+class Phase(Enum):
+    RUNNING = auto()
+    SETTLING = auto()  #: its outcome is known and travels with the next settle
+    RETURNING = auto()  #: it is being put back; an outcome that still comes is dropped
+    GONE = auto()  #: settled, put back or lost: the lease is no longer ours
+
+
+class Run:
+    """What the worker knows of one delivery.
+
+    started_at, soft_at, hard_at    seconds of this process' monotonic clock
+    started_ms                      Redis TIME
+    """
+
+    __slots__ = (
+        "announced",
+        "began",
+        "claim",
+        "context",
+        "hard_at",
+        "headers",
+        "lease",
+        "over",
+        "phase",
+        "settlement",
+        "soft_at",
+        "started_at",
+        "started_ms",
+        "stop_reason",
+        "task",
+        "thread",
+        "timeout_s",
+    )
+
+    def __init__(self, claim: Claim, started_at: float, started_ms: int) -> None:
+        self.claim = claim
+        self.lease: Lease = claim.lease
+        self.started_at = started_at
+        self.started_ms = started_ms
+        self.timeout_s = 0.0
+        self.soft_at = 0.0
+        self.hard_at = 0.0
+        self.phase = Phase.RUNNING
+        self.stop_reason: StopReason | None = None
+        self.headers: Mapping[str, str] = {}
+        self.settlement: Settlement | None = None
+        self.context: RunContext | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.thread: SlotThread | None = None
+        self.began = False  #: the handler's task made its first step
+        self.over = False  #: the handler returned or raised
+        self.announced = False  #: `start` was sent
+
+    def __repr__(self) -> str:
+        return f"Run({self.claim.type} {self.lease.job_id} epoch={self.lease.epoch} {self.phase.name})"
+
+
+#: The run that the current task or thread belongs to: logs name it.
+CURRENT: ContextVar[Run | None] = ContextVar("dockwork_run", default=None)

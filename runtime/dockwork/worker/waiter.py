@@ -1,0 +1,49 @@
+"""Waits for wake markers: one blocking call, and only while a slot is free and the last claim came back short."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dockwork.errors import ScriptFailed, UnknownReply
+from dockwork.worker.lane import Lane
+from dockwork.worker.logs import get_logger
+from dockwork.worker.reconnect import LOST
+
+log = get_logger("waiter")
+
+#: Seconds of one blocking call. Its end is the ping of an idle worker: proof that Redis still answers.
+BLOCK_S = 10.0
+
+
+class Waiter:
+    """Pops markers for one lane. After full claims it would only pop the scripts' own (2.65 reads a call, measured)."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.name = f"waiter-{lane.name.queue}"
+        self._lane = lane
+
+    async def run_once(self) -> None:
+        lane = self._lane
+        await lane.short.wait()
+        if not lane.free:
+            # A slot that frees settles, and that call claims; its reply says whether to wait again.
+            lane.short.clear()
+            return
+        try:
+            wake = await lane.store.wait(lane.name, BLOCK_S)
+        except LOST as error:
+            await lane.link.pause(error)
+            lane.hunger()  # a marker may have been lost with the connection
+            return
+        except (ScriptFailed, UnknownReply) as error:
+            log.error("wait_failed", error=str(error), queue=lane.name.queue)
+            await lane.link.pause(error)
+            return
+        lane.link.answered()
+        lane.passed()
+        if wake is not None:
+            lane.woken(wake.due_ms)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await self.run_once()

@@ -1,0 +1,633 @@
+"""`Worker`: claims jobs of one or more queues and runs them until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+from datetime import datetime
+from enum import IntEnum
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import dockwork
+from dockwork import clock
+from dockwork.core.durations import to_ms
+from dockwork.core.jobs import StopReason
+from dockwork.core.keys import QueueName
+from dockwork.errors import DockworkError, InvalidUrl, InvalidValue, ScriptFailed, UnknownReply, require
+from dockwork.registry import Registry
+from dockwork.settings import Settings
+from dockwork.store.protocol import Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
+from dockwork.worker import health, metrics
+from dockwork.worker.drain import CANCELLED_WITHIN_S, Drain
+from dockwork.worker.executor import Executor, Middleware
+from dockwork.worker.heartbeat import Identity, compose_beat
+from dockwork.worker.lag import LagWatch
+from dockwork.worker.lane import Lane
+from dockwork.worker.logs import get_logger
+from dockwork.worker.reconnect import LOST, Link
+from dockwork.worker.renewer import CHUNK, Renewer
+from dockwork.worker.runs import Phase, Run
+from dockwork.worker.signals import Trap
+from dockwork.worker.supervisor import Supervisor
+from dockwork.worker.threads import Threads
+from dockwork.worker.upkeep import Upkeep
+from dockwork.worker.waiter import Waiter
+
+log = get_logger("worker")
+T = TypeVar("T")
+
+#: The lease where neither the queue nor the process says another.
+LEASE_S = 15.0
+#: How long a loop that should have put back may be late before the supervisor does it.
+RESCUE_AFTER_S = 0.5
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+
+
+class ExitCode(IntEnum):
+    """What a worker process ends with."""
+
+    DRAINED = 0  #: everything ended or was put back
+    REFUSED = 3  #: the start was refused
+    NO_REDIS = 4  #: something could not be put back: its lease brings it back
+    INTERNAL = 70  #: a defect, or handlers that cannot be stopped
+
+
+class Worker:
+    """Runs once: `run` returns an exit code after `shutdown`, or ends the process when it traps signals.
+
+    queues     queue -> slots
+    Lifespan and middlewares are the app's; see `App.lifespan` and `App.middleware`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        settings: Settings,
+        *,
+        app_name: str,
+        queues: Mapping[str, int],
+        lifespan: Lifespan | None = None,
+        middlewares: Sequence[Middleware] = (),
+    ) -> None:
+        require(bool(queues), "queues", expected="at least one queue", got="none")
+        self.store = store
+        self.registry = registry
+        self.settings = settings
+        self.app_name = app_name
+        self.queues = dict(queues)
+        self.owner = own_identity(settings)
+        self.lanes: list[Lane] = []
+        self.drain = Drain()
+        self._lifespan = lifespan
+        self._middlewares = tuple(middlewares)
+        self._started = False
+        self._running = False
+        self._failure = ""
+        self._exit = ExitCode.DRAINED
+        self._threads = Threads()
+        self._renewers: list[Renewer] = []
+        self._owned: set[asyncio.Future[None]] = set()
+
+    # --- the public calls ------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Work until `shutdown`, a signal, or a defect; the exit code.
+
+        With trapped signals the process ends here instead of returning.
+        """
+        require(not self._started, "worker", expected="a worker that never ran", got="one that did")
+        self._started = True
+        self._loop = asyncio.get_running_loop()
+        self._wake_drain = asyncio.Event()
+        self._defect: asyncio.Future[None] = self._loop.create_future()
+        self.link = Link()
+        self._lag = LagWatch(self._loop, threading.get_ident())
+        trap = Trap(self._caught)
+        if self.settings.trap_signals:
+            trap.install()
+        try:
+            code = await self._supervised()
+        finally:
+            trap.remove()
+            if not self.drain.done.done():
+                self.drain.done.set_result(None)
+        if self.settings.trap_signals:
+            self._leave_process(code)
+        return code
+
+    async def shutdown(self, timeout: float | None = None) -> bool:
+        """Drain, and return when the worker has ended. From any thread and loop, any number of times.
+
+        timeout    seconds from now until what still runs has been put back; None = the setting
+        Returns    True for the first call, False for others
+        """
+        first = self.begin_drain("shutdown", timeout)
+        if not self._started:
+            self._started = True
+            self.drain.done.set_result(None)
+        await asyncio.wrap_future(self.drain.done)
+        return first
+
+    def begin_drain(self, reason: str, timeout: float | None = None) -> bool:
+        """Begin to drain and return at once: from any thread, or a signal handler."""
+        seconds = self.settings.drain_timeout.total_seconds() if timeout is None else max(timeout, 0.0)
+        first = self.drain.begin(seconds, reason)
+        self._wake()
+        return first
+
+    @property
+    def probe_port(self) -> int | None:
+        """Where probes are answered, once it runs."""
+        return self._supervisor.port
+
+    # --- one life --------------------------------------------------------------------------------------------
+
+    async def _supervised(self) -> int:
+        try:
+            self._supervisor = Supervisor(self, self._lag, self.settings.probe_addr)
+        except InvalidValue as error:
+            log.error("start_refused", message=str(error))
+            return ExitCode.REFUSED
+        self._supervisor.start()
+        try:
+            return await self._live()
+        finally:
+            self._supervisor.stop()
+
+    async def _live(self) -> int:
+        try:
+            async with AsyncExitStack() as stack:
+                if self._lifespan is not None:
+                    await stack.enter_async_context(self._lifespan())
+                await self._work()
+        except (InvalidUrl, InvalidValue) as error:
+            log.error("start_refused", message=str(error))
+            return ExitCode.REFUSED
+        except Exception as error:
+            log.error("worker_failed", exc_info=error)
+            return ExitCode.INTERNAL
+        finally:
+            await self.store.close()
+        log.info("worker_ended", code=int(self._exit), reason=self.drain.reason)
+        return self._exit
+
+    async def _work(self) -> None:
+        if not await self._connect():
+            return
+        stop = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as actors:
+                for lane in self.lanes:
+                    for actor in (Waiter(lane), Upkeep(lane)):
+                        actors.create_task(self._until_stopped(actor.run(stop), stop), name=actor.name)
+                    lane.hunger()
+                self._running = True
+                log.info("worker_runs", app=self.app_name, owner=str(self.owner), queues=self.queues)
+                await self._until_drain()
+                stop.set()
+                await self._drain()
+        finally:
+            await self._close()
+
+    async def _until_stopped(self, work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
+        """`work`, cancelled when `stop` is set: a blocked read does not look at it."""
+        task = asyncio.ensure_future(work)
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+            if not task.done():
+                task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stop.is_set():
+                raise
+
+    async def _until_drain(self) -> None:
+        """Return when a drain begins; raise what an unowned task raised."""
+        waiting = asyncio.ensure_future(self._wake_drain.wait())
+        try:
+            while not self.drain.begun:
+                self._wake_drain.clear()
+                watched: set[asyncio.Future[Any]] = {waiting, self._defect}
+                await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+                if self._defect.done():
+                    self._exit = ExitCode.INTERNAL
+                    log.error("actor_failed", exc_info=self._defect.exception())
+                    self.begin_drain("defect")
+                    return
+                waiting = asyncio.ensure_future(self._wake_drain.wait())
+        finally:
+            waiting.cancel()
+
+    # --- the start -------------------------------------------------------------------------------------------
+
+    async def _connect(self) -> bool:
+        """Reach Redis, take over from a predecessor, register; False when a drain began before it came to that."""
+        preparing = asyncio.ensure_future(self._prepare())
+        begun = asyncio.ensure_future(self._wake_drain.wait())
+        await asyncio.wait({preparing, begun}, return_when=asyncio.FIRST_COMPLETED)
+        begun.cancel()
+        if not preparing.done():
+            preparing.cancel()
+            await asyncio.wait({preparing})
+            log.info("ended_before_start", reason=self.drain.reason)
+            return False
+        preparing.result()
+        return True
+
+    async def _prepare(self) -> None:
+        schemas = {name: job_type.schema_hash for name, job_type in self.registry.items()}
+        self.known = known_types(schemas)
+        self._identity = Identity(
+            owner=self.owner,
+            pod_name=self.settings.pod_name,
+            template_hash=self.settings.template_hash,
+            version=dockwork.__version__,
+            schemas=schemas,
+        )
+        await self._insist(self.store.open)
+        await self._insist(self.store.ping)
+        for queue, slots in self.queues.items():
+            name = QueueName(self.settings.namespace, queue)
+            await self._take_over(name)
+            config = await self._configure(name)
+            await self._insist(partial(self._register, name))
+            self._add_lane(name, slots, config)
+
+    def _add_lane(self, name: QueueName, slots: int, config: QueueConfig) -> None:
+        lease_s = LEASE_S if config.lease_ms is None else config.lease_ms / 1000
+        lane = Lane(name, slots, self, config, lease_s=lease_s)
+        lane.put = Put(self.settings.drain_requeue)
+        lane.runner = Executor(
+            lane,
+            self.registry,
+            self._threads,
+            worker=str(self.owner),
+            middlewares=self._middlewares,
+        )
+        self.lanes.append(lane)
+        renewer = Renewer(
+            lane,
+            self.owner,
+            self.store.renewal_channel(),
+            beat=lambda: self._beat(lane),
+            deliver=lambda runs, renewal: self._post(self._renewed, lane, runs, renewal),
+            failed=lambda error: self._post(self.link.failed, error),
+        )
+        self._renewers.append(renewer)
+        renewer.start()
+
+    async def _take_over(self, name: QueueName) -> None:
+        """A process that starts in the same container proves the ones before it dead: their jobs come back now."""
+        if not self.owner.container:
+            return
+        for dead in await self._insist(lambda: self.store.predecessors(name, self.owner)):
+            revoke = partial(self.store.revoke, name, dead, RevokeCause.DIED, "the container restarted")
+            returned = await self._insist(revoke)
+            log.warning("predecessor_died", owner=dead, queue=name.queue, returned=returned)
+
+    async def _configure(self, name: QueueName) -> QueueConfig:
+        """The queue's options: an operator's stand; without one those of the code are written."""
+        found = await self._insist(lambda: self.store.config(name))
+        said = self.registry.queue_configs.get(name.queue)
+        if self.settings.lease is not None:
+            said = replace(said or QueueConfig(), lease_ms=to_ms(self.settings.lease))
+        if said is None:
+            return found
+        if found.generation:
+            log.warning(
+                "code_options_ignored", message="the Queue resource's options stand", queue=name.queue
+            )
+            return found
+        wanted = replace(said, held=found.held, closed=found.closed)
+        await self._insist(lambda: self.store.configure(name, wanted, None))
+        return await self._insist(lambda: self.store.config(name))
+
+    async def _register(self, name: QueueName) -> None:
+        import json
+
+        types = {
+            type_: (job_type.schema_hash, json.dumps(job_type.json_schema, separators=(",", ":")).encode())
+            for type_, job_type in self.registry.items()
+        }
+        await self.store.register(name, self.settings.template_hash, types)
+
+    async def _insist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The answer of `call`, asked again until Redis gives one."""
+        while True:
+            try:
+                answer = await call()
+            except InvalidUrl:
+                raise
+            except (*LOST, ScriptFailed, UnknownReply) as error:
+                self._failure = _brief(error)
+                await self.link.pause(error)
+            else:
+                self._failure = ""
+                self.link.answered()
+                return answer
+
+    # --- the end ---------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Within one budget: no claims, wait, put back, last beat, no renewal (RT-110)."""
+        log.info("draining", reason=self.drain.reason, running=self._busy())
+        for lane in self.lanes:
+            lane.stop_claiming()
+        await self._until_quiet()
+        self.drain.putting_back = True
+        if self._busy():
+            await self._put_back()
+        await self._settle_rest()
+
+    def _busy(self) -> int:
+        return sum(run.phase is Phase.RUNNING for lane in self.lanes for run in lane.working)
+
+    async def _until_quiet(self) -> None:
+        while not all(lane.is_quiet for lane in self.lanes):
+            put_back_at = self.drain.put_back_at
+            assert put_back_at is not None
+            left = put_back_at - clock.monotonic()
+            if left <= 0:
+                return
+            self._wake_drain.clear()
+            waits = [asyncio.ensure_future(lane.quiet.wait()) for lane in self.lanes if not lane.is_quiet]
+            waits.append(asyncio.ensure_future(self._wake_drain.wait()))
+            await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            for each in waits:
+                each.cancel()
+
+    async def _put_back(self) -> None:
+        """Cancel what runs, give it a moment, then give all of it back."""
+        tasks = []
+        for lane in self.lanes:
+            for run in list(lane.working):
+                if run.phase is Phase.RUNNING:
+                    lane.tally.abandoned += 1
+                    lane.runner.stop(run, StopReason.DRAIN)
+                    if run.task is not None and not run.over:
+                        tasks.append(run.task)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCELLED_WITHIN_S)
+        for lane in self.lanes:
+            rest = [run for run in lane.runs.values() if run.phase is Phase.RUNNING]
+            if rest:
+                lane.put_back(rest)
+
+    async def _settle_rest(self) -> None:
+        """Until everything is answered, or the end; what Redis did not take comes back by its lease."""
+        assert self.drain.deadline is not None
+        for lane in self.lanes:
+            await _quiet_by(lane, self.drain.deadline)
+            if not lane.is_quiet:
+                self._exit = ExitCode.NO_REDIS
+                log.error("not_put_back", queue=lane.name.queue, jobs=len(lane.runs))
+
+    async def _close(self) -> None:
+        for renewer in self._renewers:
+            await asyncio.to_thread(renewer.stop)
+        for lane in self.lanes:
+            await lane.close()
+            lane.runner.close()
+            await self._last_beat(lane)
+        for owned in self._owned:
+            owned.cancel()
+        self._threads.close()
+
+    async def _last_beat(self, lane: Lane) -> None:
+        if self.drain.deadline is None or self._exit is ExitCode.NO_REDIS:
+            return
+        try:
+            async with asyncio.timeout(max(self.drain.deadline - clock.monotonic(), 0.5)):
+                await self.store.leave(lane.name, self.owner, self._beat(lane))
+        except (TimeoutError, DockworkError) as error:
+            log.warning("last_beat_lost", queue=lane.name.queue, error=_brief(error))
+
+    def _leave_process(self, code: int) -> None:
+        """End the process; handlers that cannot be stopped do not keep it."""
+        unfinished = any(lane.working for lane in self.lanes)
+        if not unfinished:
+            raise SystemExit(code)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    # --- what lanes ask (lane.Tools) -------------------------------------------------------------------------
+
+    known: Sequence[str] = ()
+    link: Link
+
+    @property
+    def drain_deadline(self) -> datetime | None:
+        return self.drain.ends_at
+
+    def own(self, work: Awaitable[None]) -> None:
+        """Carry out `work` in the background; what it raises ends the worker."""
+        task = asyncio.ensure_future(work)
+        self._owned.add(task)
+        task.add_done_callback(self._owned_done)
+
+    def _owned_done(self, task: asyncio.Future[None]) -> None:
+        self._owned.discard(task)
+        if not task.cancelled():
+            error = task.exception()
+            if error is not None and not self._defect.done():
+                self._defect.set_exception(error)
+
+    # --- what the supervisor asks ----------------------------------------------------------------------------
+
+    def look(self) -> health.WorkerSeen:
+        now = clock.monotonic()
+        link = self.link
+        lanes = zip(self.lanes, self._renewers, strict=False)  # the loop may be adding one
+        answered_at = (
+            max([link.answered_at, *(lane.renewed_at for lane in self.lanes)]) if self._running else 0.0
+        )
+        return health.WorkerSeen(
+            started=self._running,
+            draining=self.drain.begun,
+            lag_s=self._lag.seconds,
+            over_hard_s=self._over_hard(now),
+            redis_up=link.is_up,
+            answered_ago=now - answered_at if answered_at else None,
+            failure=self._failure,
+            lanes=tuple(self._look_at(lane, renewer, now) for lane, renewer in lanes),
+        )
+
+    def _look_at(self, lane: Lane, renewer: Renewer, now: float) -> health.LaneSeen:
+        return health.LaneSeen(
+            queue=lane.name.queue,
+            lease_s=lane.lease_s,
+            beat_s=renewer.every,
+            renewal_alive=renewer.is_alive,
+            renewal_round_ago=now - renewer.passed_at,
+            # After an outage the first pass gets its time, too.
+            claim_pass_ago=now - max(lane.passed_at, self.link.up_since),
+            can_claim=bool(lane.free) and lane.may_claim,
+            quiesced=lane.quiesced,
+        )
+
+    def _over_hard(self, now: float) -> float:
+        """How long a handler has blocked the loop beyond its hard timeout."""
+        if self._lag.seconds < health.BLOCKED_OVER_HARD_S:
+            return 0.0
+        task = self._lag.task()
+        runs = [run for lane in self.lanes for run in copy_of(lane.working) if run.task is task]
+        return max((now - run.hard_at for run in runs), default=0.0)
+
+    def figures(self) -> metrics.WorkerFigures:
+        now = clock.monotonic()
+        return metrics.WorkerFigures(
+            lag_s=self._lag.seconds,
+            reconnects=self.link.reconnects,
+            unknown=self.link.unknown,
+            lanes=tuple(
+                metrics.LaneFigures(
+                    queue=lane.name.queue,
+                    slots=lane.slots,
+                    busy=lane.busy,
+                    stuck=len(lane.stuck),
+                    lease_margin_s=lane.renewed_at + lane.lease_s - now,
+                    settled=lane.tally.ended,
+                    lost=lane.tally.lost,
+                    requeued=lane.tally.requeued,
+                    abandoned=lane.tally.abandoned,
+                )
+                for lane in self.lanes
+            ),
+        )
+
+    def shortest_lease_s(self) -> float:
+        return min((lane.lease_s for lane in self.lanes), default=LEASE_S)
+
+    def rescue_is_due(self, now: float) -> bool:
+        # The supervisor ends a drain only when:
+        # 1. the process is ours to end;
+        # 2. the loop should have put back by now and has not, or has not come to its end.
+        drain = self.drain
+        if not (self.settings.trap_signals and drain.deadline is not None and drain.put_back_at is not None):
+            return False
+        if drain.putting_back:
+            return now > drain.deadline + RESCUE_AFTER_S
+        return now > drain.put_back_at + CANCELLED_WITHIN_S and self._lag.seconds > CANCELLED_WITHIN_S
+
+    def rescue(self) -> None:
+        """Put back what runs, from the supervisor's thread, and end the process: the loop cannot."""
+        for renewer in self._renewers:
+            renewer.stop()
+        code = ExitCode.DRAINED
+        for lane in self.lanes:
+            try:
+                self._rescue_lane(lane)
+            except DockworkError as error:
+                log.error("not_put_back", queue=lane.name.queue, jobs=len(lane.runs), error=_brief(error))
+                code = ExitCode.NO_REDIS
+        log.info("worker_ended", code=int(code), reason=self.drain.reason)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    def _rescue_lane(self, lane: Lane) -> None:
+        channel = self.store.renewal_channel()
+        channel.connect()
+        runs = [run for run in copy_of(lane.runs.values()) if run.phase in (Phase.RUNNING, Phase.RETURNING)]
+        for first in range(0, len(runs), CHUNK):
+            leases = [run.lease for run in runs[first : first + CHUNK]]
+            verdicts = channel.requeue(lane.name, self.owner, leases, put=lane.put)
+            lane.tally.requeued += sum(verdict is not Verdict.LOST for verdict in verdicts)
+        channel.leave(lane.name, self.owner, self._beat(lane))
+        channel.close()
+
+    # --- between threads -------------------------------------------------------------------------------------
+
+    def stuck(self, lane: Lane) -> None:
+        """Half the slots are lost to handlers that cannot be stopped: only a new process has them back."""
+        if not self.drain.begun:
+            log.error("slots_stuck", queue=lane.name.queue, stuck=len(lane.stuck), slots=lane.slots)
+            self._exit = ExitCode.INTERNAL
+            self.begin_drain("stuck")
+
+    def _renewed(self, lane: Lane, runs: Sequence[Run], renewal: Renewal) -> None:
+        self.link.answered()
+        lane.renewed(runs, renewal)
+
+    def _beat(self, lane: Lane) -> Heartbeat:
+        return compose_beat(
+            self._identity,
+            lane,
+            now=clock.monotonic(),
+            draining=self.drain.begun,
+            lag_s=self._lag.seconds,
+        )
+
+    def _post(self, call: Callable[..., None], *args: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *args)
+        except RuntimeError:
+            return  # the loop has ended
+
+    def _wake(self) -> None:
+        if self._started and hasattr(self, "_loop"):
+            self._post(self._wake_drain.set)
+
+    def _caught(self, name: str, count: int) -> None:
+        if count == 1:
+            self.begin_drain(name)
+        elif count == 2:
+            self.drain.hurry()
+            self._wake()
+
+
+def known_types(schemas: Mapping[str, str]) -> tuple[str, ...]:
+    """The names under which a job that this worker can run may be parked."""
+    return tuple(name for type_, schema in schemas.items() for name in (type_, f"{type_}@{schema}"))
+
+
+def own_identity(settings: Settings) -> Owner:
+    """This process as an owner of leases: the pod's UID, else host and machine, and a fresh boot id."""
+    pod = settings.pod_uid or f"{os.uname().nodename}-{_machine_id()}"
+    return Owner(pod=pod, boot=secrets.token_hex(8), container=settings.container)
+
+
+def copy_of(runs: Iterable[Run]) -> list[Run]:
+    """The runs in a table that the loop changes meanwhile: a torn look is taken again."""
+    while True:
+        try:
+            return list(runs)
+        except RuntimeError:
+            continue
+
+
+async def _quiet_by(lane: Lane, deadline: float) -> None:
+    """Return when `lane` has nothing left, at the latest at `deadline`."""
+    while not lane.is_quiet and (left := deadline - clock.monotonic()) > 0:
+        lane.quiet.clear()
+        try:
+            async with asyncio.timeout(left):
+                await lane.quiet.wait()
+        except TimeoutError:
+            return
+
+
+def _machine_id() -> str:
+    try:
+        return Path("/etc/machine-id").read_text().strip()[:12] or "0"
+    except OSError:
+        return "0"
+
+
+def _brief(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:500]
