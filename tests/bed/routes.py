@@ -21,32 +21,38 @@ class Facts:
 
     docker_works        `docker info` answers, from a daemon that is not the bed's own
     node_image_at_hand  that daemon has the public node image, or could pull it just now
-    can_build           Go or ready-made kind, kubectl and helm: the programs can be had
+    has_go              Go is there, or the cache has every program already
+    has_tools           kind, kubectl and helm are on PATH
     """
 
     docker_works: bool
     node_image_at_hand: bool
-    can_build: bool
+    has_go: bool
+    has_tools: bool
     is_root: bool
     is_linux: bool
     is_debian: bool
 
 
+GO_MISSING = "install Go 1.26 or later and put its bin folder on PATH"
+
+
 def choose_route(facts: Facts) -> Route:
-    """The way to take; BedError names everything that is missing for either, with the remedy."""
-    if not facts.can_build:
-        raise BedError(
-            "neither go nor the programs kind, kubectl and helm were found",
-            remedy="install Go 1.26 or later, or put kind, kubectl and helm on PATH",
-        )
+    """The way to take; BedError names everything that is missing, with the remedy."""
     if facts.docker_works and facts.node_image_at_hand:
-        return Route.PUBLIC
+        if facts.has_go or facts.has_tools:
+            return Route.PUBLIC
+        raise BedError(
+            "Docker works, but neither go nor the programs kind, kubectl and helm were found",
+            remedy=f"{GO_MISSING}, or put kind, kubectl and helm on PATH",
+        )
     lacking = [
         text
         for there, text in (
             (facts.is_linux, "this is not Linux"),
-            (facts.is_debian, "this is not Debian (no apt-get, or ID is not debian in os-release)"),
+            (facts.is_debian, "this is not Debian 12"),
             (facts.is_root, "this process is not root"),
+            (facts.has_go, "go was not found"),
         )
         if not there
     ]
@@ -55,9 +61,9 @@ def choose_route(facts: Facts) -> Route:
     first = (
         "Docker works, but the public node image could not be pulled"
         if facts.docker_works
-        else "there is no Docker daemon that answers"
+        else "no Docker daemon answers"
     )
     raise BedError(
         f"{first}; and the node image cannot be built here: {', '.join(lacking)}",
-        remedy="start Docker where a registry can be reached, or run this as root on Debian",
+        remedy="start Docker where a registry can be reached, or run this as root on Debian 12 with Go 1.26",
     )
