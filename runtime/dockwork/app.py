@@ -232,7 +232,7 @@ class App:
         if self._store is None:
             from dockwork.store.redis import RedisStore
 
-            return RedisStore(self.settings.redis)
+            return RedisStore(self.settings.redis, lease=self.settings.lease)
         return self._store() if callable(self._store) else self._store
 
     async def submit(self, item: Item[R]) -> JobRef[R]:

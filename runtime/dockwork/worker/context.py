@@ -14,9 +14,10 @@ from dockwork import clock
 from dockwork.core.jobs import JobInfo, StopReason
 from dockwork.core.keys import QueueName
 from dockwork.errors import Interrupted, TooLarge
+from dockwork.store.calls import CHECKPOINT_BYTES
 from dockwork.store.protocol import Store, Verdict
+from dockwork.store.texts import LOG_LINES, fit_progress
 from dockwork.worker.encoding import encode_json
-from dockwork.worker.policies import CHECKPOINT_CAP, LOG_CAP, LOG_LINES, PROGRESS_CAP, cut, cut_json
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.runs import Phase, Run
 
@@ -99,8 +100,8 @@ class RunContext:
 
     async def checkpoint(self, value: Any) -> None:
         data = encode_json(value)
-        if len(data) > CHECKPOINT_CAP:
-            raise TooLarge("checkpoint", size=len(data), limit=CHECKPOINT_CAP)
+        if len(data) > CHECKPOINT_BYTES:
+            raise TooLarge("checkpoint", size=len(data), limit=CHECKPOINT_BYTES)
         verdict = await self._insist(
             lambda: self._home.store.checkpoint(self._home.name, self._run.lease, data)
         )
@@ -114,12 +115,12 @@ class RunContext:
         line = {"at": clock.now().isoformat(timespec="milliseconds"), "msg": message, **fields}
         text = encode_json(line, lenient=True).decode()
         with self._lock:
-            self._lines.append(cut(text, LOG_CAP))
+            self._lines.append(text)
         self._schedule()
 
     def note_progress(self, value: Any) -> None:
         """Remember `value`; from any thread. The write follows, or the settle carries it."""
-        data = cut_json(encode_json(value), PROGRESS_CAP)
+        data = fit_progress(encode_json(value))
         with self._lock:
             self._progress = data
         self._schedule()

@@ -26,6 +26,7 @@ from dockwork.errors import (
     Unrecoverable,
 )
 from dockwork.registry import JobType, Registry
+from dockwork.store.calls import RESULT_BYTES
 from dockwork.store.protocol import Failure, Outcome, Settlement
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
@@ -33,13 +34,11 @@ from dockwork.worker.lane import Lane
 from dockwork.worker.logs import get_logger
 from dockwork.worker.outcomes import Facts, decide_outcome, told_error
 from dockwork.worker.policies import (
-    FAILURE_CAP,
     HARD_AFTER_S,
-    RESULT_CAP,
+    TRACE_CAP,
     Policy,
     attempts_of,
     choose_policy,
-    cut,
     timeout_of,
 )
 from dockwork.worker.runs import CURRENT, Run
@@ -56,9 +55,6 @@ INTERRUPTIONS: Mapping[StopReason, type[BaseException]] = {
     StopReason.TIMEOUT: TimedOut,
     StopReason.LOST: Interrupted,
 }
-
-#: Bytes of a failure's message, and of its worker's name, out of `FAILURE_CAP`; the trace has the rest.
-MESSAGE_CAP = 1024
 
 
 #: The rest of the run, as a middleware sees it.
@@ -214,9 +210,7 @@ class Executor:
         except InvalidValue as error:
             self._over(run, job_type, Unrecoverable(str(error)))
             return
-        dropped = 0
-        if len(result) > RESULT_CAP:
-            dropped = len(result)
+        dropped = len(result) if len(result) > RESULT_BYTES else 0
         progress = None if run.context is None else run.context.take_progress()
         self._finish(
             run,
@@ -266,19 +260,18 @@ class Executor:
             outcome=decision.outcome,
             started_ms=run.started_ms,
             delay_ms=decision.delay_ms,
-            reason=cut(decision.reason, MESSAGE_CAP),
+            reason=decision.reason,
             failure=self._failure(run, error) if decision.failed else None,
             progress=None if run.context is None else run.context.take_progress(),
         )
 
     def _failure(self, run: Run, error: BaseException) -> Failure:
-        message = cut(str(error), MESSAGE_CAP)
         trace = "".join(traceback.format_exception(error))
         elapsed_ms = int((self._loop.time() - run.started_at) * 1000)
         return Failure(
             error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-            message=message,
-            trace=_cut_middle(trace, FAILURE_CAP - 2 * MESSAGE_CAP - 512),
+            message=str(error),
+            trace=_cut_middle(trace, TRACE_CAP),
             worker=self._worker,
             at_ms=run.started_ms + elapsed_ms,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -17,13 +16,8 @@ DEFAULT_ATTEMPTS = 4
 #: From the soft timeout, when a run is asked to stop, to the hard one, when it is given up.
 HARD_AFTER_S = 10.0
 
-RESULT_CAP = 64 * 1024
-CHECKPOINT_CAP = 64 * 1024
-PROGRESS_CAP = 4 * 1024
-#: A failure as kept on its job, once encoded.
-FAILURE_CAP = 8 * 1024
-LOG_LINES = 100
-LOG_CAP = 16 * 1024
+#: Bytes of the trace that a failure keeps: its head and, longer, its tail. The store's own limit is above it.
+TRACE_CAP = 6 * 1024
 
 
 class Declared(Protocol):
@@ -89,19 +83,3 @@ def timeout_of(claim: Claim, policy: Policy) -> float:
 def attempts_of(claim: Claim, policy: Policy) -> int:
     """Failed attempts after which the job is given up."""
     return policy.max_attempts if claim.max_attempts is None else claim.max_attempts
-
-
-def cut(text: str, cap: int) -> str:
-    """`text`, or its head with a mark when its UTF-8 is longer than `cap` bytes."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= cap:
-        return text
-    mark = f"... [cut, {len(data)} bytes]"
-    return data[: max(cap - len(mark), 0)].decode("utf-8", "ignore") + mark
-
-
-def cut_json(data: bytes, cap: int) -> bytes:
-    """`data`, or a JSON object that says what was cut; a cut JSON value would be none."""
-    if len(data) <= cap:
-        return data
-    return json.dumps({"cut": True, "size": len(data)}, separators=(",", ":")).encode()

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import dockwork
 from dockwork import clock
-from dockwork.core.durations import to_ms
 from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
 from dockwork.errors import DockworkError, InvalidUrl, InvalidValue, ScriptFailed, UnknownReply, require
@@ -303,8 +302,6 @@ class Worker:
         """The queue's options: an operator's stand; without one those of the code are written."""
         found = await self._insist(lambda: self.store.config(name))
         said = self.registry.queue_configs.get(name.queue)
-        if self.settings.lease is not None:
-            said = replace(said or QueueConfig(), lease_ms=to_ms(self.settings.lease))
         if said is None:
             return found
         if found.generation:
