@@ -1,0 +1,1 @@
+"""An example application: pictures become thumbnails."""
