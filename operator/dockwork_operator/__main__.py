@@ -46,8 +46,8 @@ def run(environ: Mapping[str, str]) -> int:
     os.environ.setdefault("POD_ID", settings.pod_name)
     try:
         code = asyncio.run(_run(settings, login))
-    except Exception as error:  # noqa: BLE001 -- the process ends by it, and says so in its own format
-        log.exception("ended_by_error", error)
+    except Exception as error:
+        log.failure("ended_by_error", error)
         code = 1
     _leave(code)
     return code

@@ -60,7 +60,14 @@ class Busy(KubeError):
     """
 
     def __init__(
-        self, message: str, *, verb: str, resource: str, where: str = "", status: int = 0, retry_after: float = 0.0
+        self,
+        message: str,
+        *,
+        verb: str,
+        resource: str,
+        where: str = "",
+        status: int = 0,
+        retry_after: float = 0.0,
     ) -> None:
         self.retry_after = retry_after
         super().__init__(message, verb=verb, resource=resource, where=where, status=status)

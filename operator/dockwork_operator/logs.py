@@ -31,7 +31,7 @@ class EventLog:
     def error(self, event: str, **pairs: object) -> None:
         self._log.error(event, extra={"pairs": pairs})
 
-    def exception(self, event: str, error: BaseException, **pairs: object) -> None:
+    def failure(self, event: str, error: BaseException, **pairs: object) -> None:
         """An error of our own code, with its trace: the only place where one is written."""
         self._log.error(event, extra={"pairs": {**pairs, "error": str(error), "trace": _trace(error)}})
 

@@ -33,7 +33,11 @@ class Metrics:
         self.build = gauge("dockwork_operator_build_info", "Always 1", ("version",))
         self.build.labels(dockwork.__version__).set(1)
         self.reconcile_seconds = Histogram(
-            "dockwork_operator_reconcile_seconds", "One reconcile", ("kind",), registry=registry, buckets=SECONDS
+            "dockwork_operator_reconcile_seconds",
+            "One reconcile",
+            ("kind",),
+            registry=registry,
+            buckets=SECONDS,
         )
         self.reconcile_errors = counter(
             "dockwork_operator_reconcile_errors", "Reconciles that ended in an error", ("kind", "error")
@@ -49,7 +53,11 @@ class Metrics:
         )
         self.redis_up = gauge("dockwork_operator_redis_up", "1 while this Redis answers", ("redis",))
         self.redis_seconds = Histogram(
-            "dockwork_operator_redis_seconds", "One round of samples", ("redis",), registry=registry, buckets=SECONDS
+            "dockwork_operator_redis_seconds",
+            "One round of samples",
+            ("redis",),
+            registry=registry,
+            buckets=SECONDS,
         )
         self.clock_skew = gauge(
             "dockwork_operator_clock_skew_seconds", "Redis TIME minus the operator's clock", ("redis",)
@@ -57,21 +65,35 @@ class Metrics:
         self.status_writes = counter("dockwork_operator_status_writes", "Writes of a status", ("kind",))
 
         self.jobs = of_object("dockwork_queue_jobs", "Jobs by state", "state")
-        self.oldest = of_object("dockwork_queue_oldest_wait_seconds", "Age of the oldest job that is due and waits")
+        self.oldest = of_object(
+            "dockwork_queue_oldest_wait_seconds", "Age of the oldest job that is due and waits"
+        )
         self.service = of_object("dockwork_queue_service_seconds", "Smoothed run time of a job")
         self.arrivals = of_object("dockwork_queue_arrivals_per_second", "Smoothed arrivals")
         self.replicas = of_object("dockwork_queue_replicas", "Worker pods by kind", "kind")
         self.stranded = of_object("dockwork_queue_stranded_jobs", "Parked jobs that no live version knows")
         self.condition = of_object("dockwork_queue_condition", "1 True, 0 False", "type")
-        self.rollout = of_object("dockwork_rollout_info", "1 for the state that the rollout is in", "state", "hash")
+        self.rollout = of_object(
+            "dockwork_rollout_info", "1 for the state that the rollout is in", "state", "hash"
+        )
         self.interrupted = Counter(
-            "dockwork_jobs_interrupted", "Jobs put back or killed, by cause", (*QUEUE, "cause"), registry=registry
+            "dockwork_jobs_interrupted",
+            "Jobs put back or killed, by cause",
+            (*QUEUE, "cause"),
+            registry=registry,
         )
-        self.decisions = counter("dockwork_scale_decisions", "Scaling decisions that changed the size", ("reason",))
+        self.decisions = counter(
+            "dockwork_scale_decisions", "Scaling decisions that changed the size", ("reason",)
+        )
         self.wrong_victims = Counter(
-            "dockwork_scale_down_wrong_victim", "Pods that ended though others were chosen", QUEUE, registry=registry
+            "dockwork_scale_down_wrong_victim",
+            "Pods that ended though others were chosen",
+            QUEUE,
+            registry=registry,
         )
-        self.cron_last = of_object("dockwork_cron_last_tick_timestamp_seconds", "The last instant that was decided")
+        self.cron_last = of_object(
+            "dockwork_cron_last_tick_timestamp_seconds", "The last instant that was decided"
+        )
         self.cron_next = of_object("dockwork_cron_next_tick_timestamp_seconds", "The next planned instant")
         self.cron_lag = of_object("dockwork_cron_lag_seconds", "Last tick: enqueued minus instant")
         self.cron_plan = of_object("dockwork_cron_plan_remaining", "Planned instants that are left")

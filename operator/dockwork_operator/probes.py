@@ -23,9 +23,7 @@ class ProbeServer:
         app = web.Application()
         app.router.add_get("/livez", lambda request: _answer(why_not_live()))
         app.router.add_get("/readyz", lambda request: _answer(why_not_ready()))
-        app.router.add_get(
-            "/metrics", lambda request: _plain(metrics.text(), {"Content-Type": METRICS_TYPE})
-        )
+        app.router.add_get("/metrics", lambda request: _plain(metrics.text(), {"Content-Type": METRICS_TYPE}))
         self._runner = web.AppRunner(app, access_log=None)
         self.port = 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dockwork import clock
@@ -36,6 +36,7 @@ from dockwork_operator.loop.workers import Workers
 from dockwork_operator.metrics import Metrics
 from dockwork_operator.observe.links import RedisLinks
 from dockwork_operator.observe.queues import QueueObserver
+from dockwork_operator.observe.schedules import CronObserver
 from dockwork_operator.observe.secrets import SecretLookup
 from dockwork_operator.probes import ProbeServer
 from dockwork_operator.settings import Settings
@@ -103,26 +104,40 @@ class Operator:
         self.queues = QueueReconciler(
             parts,
             observer,
-            defaults=RedisDefaults(settings.redis_secret, settings.redis_url_key, settings.redis_ca_key),
+            defaults=RedisDefaults(
+                secret=settings.redis_secret, url_key=settings.redis_url_key, ca_key=settings.redis_ca_key
+            ),
             lease_uid=lambda: self.leader.uid,
             max_rollouts=settings.max_concurrent_rollouts,
         )
-        self.cronjobs = CronJobReconciler(parts, observer)
-        leading = lambda: self.leader.fresh  # noqa: E731
+        self.cronjobs = CronJobReconciler(
+            parts, CronObserver(self.cache, self.links), namespaces=self._namespaces
+        )
         reconcilers = {QUEUES: self.queues.reconcile, CRONJOBS: self.cronjobs.reconcile}
-        self.workers = Workers(self.wakes, pace, self.metrics, reconcilers=reconcilers, leading=leading)
+        self.workers = Workers(self.wakes, pace, self.metrics, reconcilers=reconcilers, leading=self._leading)
         self.rounds = Rounds(
-            self.links, self.wakes, every=settings.tick, leading=leading, health=self.health, metrics=self.metrics
+            self.links,
+            self.wakes,
+            every=settings.tick,
+            leading=self._leading,
+            health=self.health,
+            metrics=self.metrics,
         )
         self.audit = Audit(
             self.kube,
             self.cache,
-            namespaces=lambda: self._access.allowed if self._access is not None else (),
+            namespaces=self._namespaces,
             feed=self.feed,
             every=settings.audit,
             health=self.health,
             metrics=self.metrics,
         )
+
+    def _leading(self) -> bool:
+        return self.leader.fresh
+
+    def _namespaces(self) -> Sequence[str | None]:
+        return self._access.allowed if self._access is not None else ()
 
     # --- running -------------------------------------------------------------------------------------------
 
@@ -159,7 +174,9 @@ class Operator:
                     await self._find_access()
                     await self.audit.fill()
                     self.health.filled = True
-                    log.info("caches_filled", queues=self.cache.count(QUEUES), cronjobs=self.cache.count(CRONJOBS))
+                    log.info(
+                        "caches_filled", queues=self.cache.count(QUEUES), cronjobs=self.cache.count(CRONJOBS)
+                    )
                     return True
             except KubeError as error:
                 log.warning("not_ready", error=str(error))
@@ -169,7 +186,9 @@ class Operator:
     async def _crds_are_there(self) -> bool:
         missing = [str(resource) for resource in (QUEUES, CRONJOBS) if not await self.kube.serves(resource)]
         if missing:
-            log.error("CRDMissing", missing=missing, hint="install the chart dockwork-crds, or apply crds.yaml")
+            log.error(
+                "CRDMissing", missing=missing, hint="install the chart dockwork-crds, or apply crds.yaml"
+            )
         return not missing
 
     async def _work(self) -> None:
@@ -182,7 +201,7 @@ class Operator:
                 group.create_task(self.health.run(self._stop), name="health"),
                 group.create_task(self._resync(), name="resync"),
                 group.create_task(self._watch_over_access(), name="access"),
-                group.create_task(self.cronjobs.sweep(self._stop, self.leader), name="sweep"),
+                group.create_task(self.cronjobs.sweep(self._stop, self._leading), name="sweep"),
             ]
             workers = group.create_task(self.workers.run(), name="workers")
             await self._stop.wait()
@@ -288,5 +307,3 @@ class Operator:
 
     def _count(self, verb: str, resource: str, status: str) -> None:
         self.metrics.requests.labels(verb, resource, status).inc()
-
-

@@ -54,7 +54,7 @@ class Settings:
     audit: timedelta = timedelta(minutes=3)
     """The caches are compared with the API server this often (DOCKWORK_AUDIT_SECONDS, 5 to 3600, default 180)."""
 
-    http_host: str = "0.0.0.0"  # noqa: S104 -- the kubelet probes from outside the pod
+    http_host: str = "0.0.0.0"
     http_port: int = 8080
     """Address of /livez, /readyz and /metrics (DOCKWORK_HTTP_ADDR, host:port, default 0.0.0.0:8080; port 0 = any)."""
 
@@ -73,7 +73,7 @@ class Settings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
         """Raises InvalidValue, naming the variable."""
-        host, port = _address(environ.get("DOCKWORK_HTTP_ADDR", "0.0.0.0:8080"))  # noqa: S104
+        host, port = _address(environ.get("DOCKWORK_HTTP_ADDR", "0.0.0.0:8080"))
         return cls(
             namespaces=_namespaces(environ.get("DOCKWORK_WATCH_NAMESPACES", "")),
             own_namespace=environ.get("POD_NAMESPACE") or "default",
@@ -117,7 +117,7 @@ def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65535:
         raise InvalidValue("DOCKWORK_HTTP_ADDR", expected="host:port", got=text)
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104
+    return host.strip("[]") or "0.0.0.0", int(port)
 
 
 def _level(text: str) -> str:

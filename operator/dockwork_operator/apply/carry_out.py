@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,11 +28,19 @@ from dockwork_operator.decide.plan import (
     Upkeep,
 )
 from dockwork_operator.decide.seen import DELETION_COST
-from dockwork_operator.errors import Busy, Conflict, Forbidden, Gone, KubeError, NotFound, NotLeading, Rejected
+from dockwork_operator.errors import (
+    Busy,
+    Conflict,
+    Forbidden,
+    Gone,
+    KubeError,
+    NotFound,
+    NotLeading,
+    Rejected,
+)
+from dockwork_operator.kube.cache import Cache
 from dockwork_operator.kube.client import KubeClient
 from dockwork_operator.kube.resources import BY_KIND, DEPLOYMENTS, PODS
-from dockwork_operator.kube.cache import Cache
-
 
 #: Seconds for what one action asks of Redis: one that hangs must not hold up other Queues.
 STORE_LIMIT = 2.0
@@ -85,7 +94,7 @@ async def _perform(action: Action, hands: Hands) -> None:
         case DeletionCost():
             await _set_cost(action, hands)
         case DeleteChild():
-            await _delete(action, hands)
+            await delete_child(action, hands.kube, hands.namespace)
         case _:
             assert_never(action)
 
@@ -149,9 +158,7 @@ async def _scale(action: Scale, hands: Hands) -> None:
                 resource="deployments.apps/scale",
                 where=f"{hands.namespace}/{action.name}",
             )
-    await hands.kube.put_scale(
-        DEPLOYMENTS, hands.namespace, action.name, action.to, resource_version=version
-    )
+    await hands.kube.put_scale(DEPLOYMENTS, hands.namespace, action.name, action.to, resource_version=version)
     # The answer is a Scale; the cache keeps Deployments, and the next decision must see its own write.
     hands.cache.put(DEPLOYMENTS, await hands.kube.get(DEPLOYMENTS, hands.namespace, action.name))
 
@@ -162,11 +169,10 @@ async def _set_cost(action: DeletionCost, hands: Hands) -> None:
     hands.cache.put(PODS, await hands.kube.merge(PODS, hands.namespace, action.pod, patch))
 
 
-async def _delete(action: DeleteChild, hands: Hands) -> None:
-    try:
-        await hands.kube.delete(BY_KIND[action.kind], hands.namespace, action.name, uid=action.uid)
-    except NotFound:
-        pass  # as wanted
+async def delete_child(action: DeleteChild, kube: KubeClient, namespace: str) -> None:
+    """Delete the object if it is still the one that was meant; one that is gone is as wanted."""
+    with contextlib.suppress(NotFound):
+        await kube.delete(BY_KIND[action.kind], namespace, action.name, uid=action.uid)
 
 
 async def _keep_up(action: Upkeep, store: Store, queue: QueueName) -> None:

@@ -37,7 +37,7 @@ class Backoffs:
     def __iter__(self) -> Iterator[float]:
         for attempt in range(8):
             # Half of the wait is random: many watches that broke together do not come back together.
-            yield min(30.0, 2.0**attempt) * random.uniform(0.5, 1.0)  # noqa: S311
+            yield min(30.0, 2.0**attempt) * random.uniform(0.5, 1.0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,13 @@ class Watches:
     """
 
     def __init__(
-        self, scope: Scope, *, login: Login, identity: str, sink: Sink, ended: Callable[[BaseException | None], None]
+        self,
+        scope: Scope,
+        *,
+        login: Login,
+        identity: str,
+        sink: Sink,
+        ended: Callable[[BaseException | None], None],
     ) -> None:
         self._scope = scope
         self._login = login
@@ -80,7 +86,7 @@ class Watches:
         error: BaseException | None = None
         try:
             asyncio.run(self._operate())
-        except BaseException as caught:  # noqa: BLE001 -- whatever ends the watches must end the process
+        except BaseException as caught:
             error = caught
         if not self._stop.is_set():
             self._hand_over(self._ended, error)
@@ -156,8 +162,8 @@ def _register(registry: kopf.OperatorRegistry, deliver: Sink, login: Login) -> N
 
 
 def _watch(registry: kopf.OperatorRegistry, resource: Resource, deliver: Sink) -> None:
-    async def changed(event: dict[str, Any], **_: object) -> None:
-        deliver(resource, event["type"], event["object"])
+    async def changed(*, event: kopf.RawEvent, **_: object) -> None:
+        deliver(resource, event["type"], dict(event["object"]))
 
     changed.__name__ = f"{resource.plural}_changed"
     # The core group is "" here: a bare ("v1", "pods") would be read as a group.

@@ -119,7 +119,9 @@ class KubeClient:
     # --- reading -------------------------------------------------------------------------------------------
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        return await self.send(Request(method="GET", verb="get", resource=resource, namespace=namespace, name=name))
+        return await self.send(
+            Request(method="GET", verb="get", resource=resource, namespace=namespace, name=name)
+        )
 
     async def list_all(
         self, resource: Resource, namespace: str | None, *, labels: str = "", metadata_only: bool = False
@@ -213,7 +215,12 @@ class KubeClient:
     async def get_scale(self, resource: Resource, namespace: str, name: str) -> Object:
         return await self.send(
             Request(
-                method="GET", verb="get", resource=resource, namespace=namespace, name=name, subresource="scale"
+                method="GET",
+                verb="get",
+                resource=resource,
+                namespace=namespace,
+                name=name,
+                subresource="scale",
             )
         )
 
@@ -241,7 +248,9 @@ class KubeClient:
             )
         )
 
-    async def create(self, resource: Resource, namespace: str, body: Object, *, guarded: bool = True) -> Object:
+    async def create(
+        self, resource: Resource, namespace: str, body: Object, *, guarded: bool = True
+    ) -> Object:
         return await self.send(
             Request(
                 method="POST",
@@ -278,7 +287,11 @@ class KubeClient:
             await self._limit.take()
         if request.guarded:
             self.guard()
-        headers = {"Accept": request.accept, "Content-Type": request.content_type, **await self._authorization()}
+        headers = {
+            "Accept": request.accept,
+            "Content-Type": request.content_type,
+            **await self._authorization(),
+        }
         url = self._configuration.host + request.path
         try:
             response = await self._rest.request(
@@ -306,7 +319,11 @@ class KubeClient:
             except ConfigurationError as error:
                 log.warning("token_unreadable", error=str(error))
         settings = await self._configuration.auth_settings()
-        return {str(auth["key"]).title(): str(auth["value"]) for auth in settings.values() if auth["in"] == "header"}
+        return {
+            str(auth["key"]).title(): str(auth["value"])
+            for auth in settings.values()
+            if auth["in"] == "header"
+        }
 
     def _refusal(self, request: Request, status: int, text: bytes, retry_after: str) -> KubeError:
         body = _decoded(text) or {}
@@ -347,7 +364,9 @@ def _decoded(text: bytes) -> Object | None:
 
 def _is_admission(words: str) -> bool:
     """Admission plugins and quota answer 403 as a missing role does; only the words tell."""
-    return any(sign in words for sign in ("exceeded quota", "admission", "violates PodSecurity", "being terminated"))
+    return any(
+        sign in words for sign in ("exceeded quota", "admission", "violates PodSecurity", "being terminated")
+    )
 
 
 def _seconds(header: str) -> float:

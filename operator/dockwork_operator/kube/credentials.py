@@ -31,7 +31,9 @@ class ServiceAccount:
         try:
             token = (self.folder / "token").read_text(encoding="ascii").strip()
         except OSError as error:
-            raise ConfigurationError(f"no service account token in {self.folder}: {error.strerror}") from error
+            raise ConfigurationError(
+                f"no service account token in {self.folder}: {error.strerror}"
+            ) from error
         if not token:
             raise ConfigurationError(f"the service account token in {self.folder} is empty")
         return token
@@ -58,7 +60,9 @@ def find_login(environ: Mapping[str, str]) -> Login:
         return ServiceAccount(f"https://{name}:{port}")
     if path := environ.get("KUBECONFIG", ""):
         return KubeConfigFile(Path(path))
-    raise ConfigurationError("neither in a pod (KUBERNETES_SERVICE_HOST) nor with KUBECONFIG set: no API server to talk to")
+    raise ConfigurationError(
+        "neither in a pod (KUBERNETES_SERVICE_HOST) nor with KUBECONFIG set: no API server to talk to"
+    )
 
 
 async def load_configuration(login: Login) -> Any:

@@ -47,7 +47,9 @@ class LeaseClient:
             return None
         return _record(raw)
 
-    async def write(self, holder: str, seen: LeaseRecord | None, now: datetime, duration: timedelta) -> LeaseRecord:
+    async def write(
+        self, holder: str, seen: LeaseRecord | None, now: datetime, duration: timedelta
+    ) -> LeaseRecord:
         """Hold the Lease from `now` on; an empty `holder` releases it."""
         taken = seen is None or seen.holder != holder
         stamp = _micro(now)

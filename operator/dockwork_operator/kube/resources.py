@@ -15,7 +15,7 @@ class Resource:
     kind: str
 
     def __str__(self) -> str:
-        return f"{self.plural}.{self.group}" if self.group else self.plural
+        return ".".join(part for part in (self.plural, self.group) if part)
 
     @property
     def api_version(self) -> str:

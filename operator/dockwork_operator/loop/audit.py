@@ -117,7 +117,11 @@ class Audit:
             raw: Object | None = await self._kube.get(resource, *name)
         except NotFound:
             raw = None
-        if raw is not None and resource in LABELLED and LABEL_QUEUE not in (raw["metadata"].get("labels") or {}):
+        if (
+            raw is not None
+            and resource in LABELLED
+            and LABEL_QUEUE not in (raw["metadata"].get("labels") or {})
+        ):
             raw = None
         if raw is None and known is None:
             return 0

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dockwork_operator.decide.cron_seen import CronSeen
 from dockwork_operator.decide.memory import Memory
 from dockwork_operator.decide.plan import (
     Action,
@@ -95,3 +96,19 @@ def show_conditions(metrics: Metrics, key: ObjectKey, status: Mapping[str, Any])
     for condition in status.get("conditions") or ():
         true = condition.get("status") == "True"
         metrics.condition.labels(key.namespace, key.name, condition["type"]).set(int(true))
+
+
+def show_cronjob(metrics: Metrics, key: ObjectKey, status: Mapping[str, Any], seen: CronSeen) -> None:
+    """The gauges of one CronJob."""
+    at = (key.namespace, key.name)
+    schedule = seen.ledger.schedule
+    if schedule is not None:
+        metrics.cron_plan.labels(*at).set(schedule.planned)
+        if schedule.next_ms is not None:
+            metrics.cron_next.labels(*at).set(schedule.next_ms / 1000)
+        if last := schedule.last.get("at"):
+            metrics.cron_last.labels(*at).set(int(last) / 1000)
+    lag_ms = (status.get("lastTick") or {}).get("lagMillis")
+    if lag_ms is not None:
+        metrics.cron_lag.labels(*at).set(lag_ms / 1000)
+    show_conditions(metrics, key, status)

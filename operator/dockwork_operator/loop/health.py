@@ -33,7 +33,7 @@ class Health:
         self._stale[resource] = self._stale.get(resource, 0) + 1 if stale else 0
 
     def why_not_live(self) -> str:
-        """"" while the process works, else what fails."""
+        """ "" while the process works, else what fails."""
         now = asyncio.get_running_loop().time()
         if self._ticked is not None and now - self._ticked > NO_TICK:
             return f"no scaling tick for {now - self._ticked:.0f} s"

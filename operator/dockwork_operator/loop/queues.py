@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from dockwork.store.protocol import SampleRequest
 from dockwork_operator.apply.carry_out import Hands, carry_out, failure_of
 from dockwork_operator.decide.manifests import RedisDefaults
 from dockwork_operator.decide.memory import Memory, remember, seed_memory
@@ -27,7 +26,7 @@ from dockwork_operator.loop.wakes import Wakes
 from dockwork_operator.metrics import Metrics
 from dockwork_operator.models.objects import Refused
 from dockwork_operator.models.queues import Queue, Scaling, parse_queue
-from dockwork_operator.observe.queues import QueueObserver, redis_name
+from dockwork_operator.observe.queues import QueueObserver, redis_name, sample_request
 
 log = EventLog(__name__)
 
@@ -59,6 +58,9 @@ class StatusWriter:
         patch = {"metadata": {"uid": uid}, "status": dict(status)}
         written = await parts.kube.merge(key.resource, key.namespace, key.name, patch, subresource="status")
         parts.cache.put(key.resource, written)
+        for other in parts.cache.concerned(key.resource, written):
+            if other != key:
+                parts.wakes.put(other)
         parts.metrics.status_writes.labels(key.resource.kind).inc()
 
 
@@ -96,28 +98,26 @@ class QueueReconciler:
         uid, now = str(raw["metadata"]["uid"]), parts.now()
         queue = parse_queue(raw)
         memory = self._recall(key, uid, raw, queue, now)
-        request = sample_request(queue, raw, memory) if isinstance(queue, Queue) else None
-        world = await self._observer.observe(
-            key, raw, queue if isinstance(queue, Queue) else None, request=request, operator=self._operator(key)
-        )
-        plan = decide_queue(queue, world.seen, memory, now, self._defaults)
+        sound = queue if isinstance(queue, Queue) else None
+        world = await self._observer.observe(key, raw, sound, memory, self._operator(key))
+        plan = decide_queue(queue, world.seen, memory, now)
         # What failed is shown, and not tried again yet.
         held = not parts.pace.may_act(key, world.seen.generation)
         hands = Hands(
             kube=parts.kube,
             cache=parts.cache,
             namespace=key.namespace,
-            queue=request.queue if request is not None else None,
+            queue=redis_name(sound) if sound is not None else None,
             store=world.link.store if world.link is not None else None,
         )
         applied = await carry_out(() if held else plan.actions, hands)
         if applied.failure is None:
-            applied = await self._report(key, uid, world.seen, plan, applied)
+            applied = await self._report(key, uid, plan, applied)
         memory = _kept(plan, applied, parts.now()) if held else remember(plan, applied, parts.now())
         self._memories[key] = (uid, memory)
         self._note(key, world.seen, plan, applied, memory)
-        if isinstance(queue, Queue) and world.link is not None:
-            world.link.ask(key, sample_request(queue, raw, memory))
+        if sound is not None and world.link is not None:
+            world.link.ask(key, sample_request(sound, world.seen, memory))
         self._again(key, world.seen, plan, applied, held=held)
 
     def forget(self, key: ObjectKey) -> None:
@@ -133,9 +133,7 @@ class QueueReconciler:
         """Start as a new process would: after the Lease was gained, another may have acted meanwhile."""
         self._memories.clear()
 
-    def _recall(
-        self, key: ObjectKey, uid: str, raw: Object, queue: Queue | Refused, now: datetime
-    ) -> Memory:
+    def _recall(self, key: ObjectKey, uid: str, raw: Object, queue: Queue | Refused, now: datetime) -> Memory:
         known = self._memories.get(key)
         if known is not None and known[0] == uid:
             return known[1]
@@ -145,15 +143,14 @@ class QueueReconciler:
     def _operator(self, key: ObjectKey) -> OperatorSeen:
         return OperatorSeen(
             lease_uid=self._lease_uid(),
+            redis=self._defaults,
             rollouts=len(self._rolling - {key}),
             max_rollouts=self._max_rollouts,
         )
 
-    async def _report(
-        self, key: ObjectKey, uid: str, seen: QueueSeen, plan: Plan, applied: Applied
-    ) -> Applied:
+    async def _report(self, key: ObjectKey, uid: str, plan: Plan, applied: Applied) -> Applied:
         """The status, then the events: no event tells what the status does not show."""
-        if plan.status is not None and dict(plan.status) != dict(seen.status):
+        if plan.status is not None:
             try:
                 await self._status.write(key, uid, plan.status)
             except KubeError as error:
@@ -166,9 +163,7 @@ class QueueReconciler:
             )
         return applied
 
-    def _note(
-        self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, memory: Memory
-    ) -> None:
+    def _note(self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, memory: Memory) -> None:
         """Log lines and figures of what was done."""
         for line in changes(applied.done):
             log.info(line.event, object=str(key), generation=seen.generation, **line.pairs)
@@ -180,9 +175,7 @@ class QueueReconciler:
         count_all(self._parts.metrics, key, plan, applied)
         show_queue(self._parts.metrics, key, status, seen, memory)
 
-    def _again(
-        self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, *, held: bool
-    ) -> None:
+    def _again(self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, *, held: bool) -> None:
         parts = self._parts
         if applied.failure is not None:
             try_again(parts, key, seen.generation, applied.failure)
@@ -219,16 +212,6 @@ def log_failure(key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
 
 def _kept(plan: Plan, applied: Applied, now: datetime) -> Memory:
     """Nothing was tried, so what failed last still stands."""
-    return replace(plan.memory, status_written_at=now) if applied.status_written else plan.memory
-
-
-def sample_request(queue: Queue, raw: Mapping[str, Any], memory: Memory) -> SampleRequest:
-    """What to ask Redis: work due before a new pod could be ready counts, and at 0 pods the first job wakes us."""
-    horizon_s = memory.pod_start_s + queue.spec.scaling.drain_within.total_seconds()
-    template_hash = ((raw.get("status") or {}).get("rollout") or {}).get("stableHash") or ""
-    return SampleRequest(
-        queue=redis_name(queue),
-        horizon_ms=int(horizon_s * 1000),
-        template_hash=template_hash,
-        cold=memory.wanted == 0,
-    )
+    if not applied.status_written:
+        return plan.memory
+    return replace(plan.memory, status_written_at=now, status=plan.status)

@@ -62,7 +62,9 @@ class Rounds:
             for tasks in self._tasks.values():
                 for task in tasks:
                     task.cancel()
-            await asyncio.gather(*(t for tasks in self._tasks.values() for t in tasks), return_exceptions=True)
+            await asyncio.gather(
+                *(t for tasks in self._tasks.values() for t in tasks), return_exceptions=True
+            )
 
     async def run_once(self, link: RedisLink) -> None:
         """One round of one Redis: each of its Queues is reconciled with what it gave."""
@@ -86,7 +88,7 @@ class Rounds:
             elif any(task.done() for task in tasks):
                 for task in tasks:
                     if task.done() and not task.cancelled() and (error := task.exception()) is not None:
-                        log.exception("rounds_failed", error, redis=link.name)
+                        log.failure("rounds_failed", error, redis=link.name)
                     task.cancel()
                 self._begin(link)
 

@@ -54,6 +54,7 @@ class Workers:
     async def finish(self, within: float) -> None:
         """Take no more keys; return when none is being worked on, or after `within` seconds."""
         self._ending = True
+        self._idle.clear()
         if self._wakes.busy:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(within):
@@ -64,11 +65,11 @@ class Workers:
             key = await self._wakes.take()
             self._metrics.keys_waiting.set(len(self._wakes))
             try:
-                if not self._ending and self._leading() and not self._is_blocked(key):
+                if self._leading() and not self._is_blocked(key):
                     await self.run_once(key)
             finally:
                 self._wakes.done(key)
-                if self._ending and not self._wakes.busy:
+                if not self._wakes.busy:
                     self._idle.set()
 
     async def run_once(self, key: ObjectKey) -> None:
@@ -84,9 +85,9 @@ class Workers:
             self._metrics.reconcile_errors.labels(kind, type(error).__name__).inc()
             log.warning("observe_failed", object=str(key), error=str(error))
             self._block(key, self._pace.failed(key, 0, failure_of(error)))
-        except Exception as error:  # noqa: BLE001 -- one object's bug must not stop the others
+        except Exception as error:
             self._metrics.reconcile_errors.labels(kind, type(error).__name__).inc()
-            log.exception("reconcile_failed", error, object=str(key))
+            log.failure("reconcile_failed", error, object=str(key))
             self._block(key, self._pace.failed(key, 0, None))
 
     def _block(self, key: ObjectKey, seconds: float) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from urllib.parse import urlsplit
 
 from dockwork.errors import (
@@ -19,9 +20,17 @@ from dockwork.errors import (
     StoreUnavailable,
     UnknownReply,
 )
+from dockwork.settings import RedisSettings
 from dockwork.store.protocol import Sample, SampleRequest, Store
 from dockwork.store.redis import RedisStore
-from dockwork_operator.decide.seen import OwnerSeen, RedisFailure, RedisSeen, SampleSeen, ServerSeen, WorkerSeen
+from dockwork_operator.decide.seen import (
+    OwnerSeen,
+    RedisFailure,
+    RedisSeen,
+    SampleSeen,
+    ServerSeen,
+    WorkerSeen,
+)
 from dockwork_operator.kube.resources import ObjectKey
 from dockwork_operator.logs import EventLog
 from dockwork_operator.metrics import Metrics
@@ -33,6 +42,10 @@ log = EventLog(__name__)
 ROUND_LIMIT = 2.0
 #: Seconds for which a failure is believed for Queues that were never looked at.
 FAILED_FOR = 4.0
+#: Seconds for which the cause of a failure is believed while the store gives no newer one.
+CAUSE_FOR = 15.0
+#: Steps of a call; each is within the limit of a round.
+PATIENCE = timedelta(seconds=ROUND_LIMIT)
 #: Seconds between two looks at version, policy and memory.
 SERVER_EVERY = 300.0
 #: Seconds after which a Redis that no Queue uses any more is closed.
@@ -59,12 +72,19 @@ class RedisLink:
         self._now_ms = now_ms
         self._requests: dict[ObjectKey, SampleRequest] = {}
         self._looks: dict[ObjectKey, RedisSeen] = {}
-        self._failed_at = float("-inf")
+        self._failed_at = self._cause_at = float("-inf")
         self._failure = RedisSeen(asked=False)
         self._server: ServerSeen | None = None
         self._server_at = float("-inf")
         self._ca_file = _ca_file(target.ca)
-        self.store: Store = RedisStore(target.url, ca_file=self._ca_file, client_name="dockwork-operator")
+        settings = RedisSettings(
+            url=target.url,
+            pool_size=4,
+            pool_timeout=PATIENCE,
+            connect_timeout=PATIENCE,
+            command_timeout=PATIENCE,
+        )
+        self.store: Store = RedisStore(settings, ca_file=self._ca_file, client_name="dockwork-operator")
         self.unused_since: float | None = None
 
     async def open(self) -> None:
@@ -100,14 +120,18 @@ class RedisLink:
     def last(self, key: ObjectKey) -> RedisSeen | None:
         return self._looks.get(key)
 
+    def failed_lately(self) -> RedisSeen | None:
+        """The failure of the last look, if it is only seconds old."""
+        return self._failure if asyncio.get_running_loop().time() - self._failed_at < FAILED_FOR else None
+
     async def first_or_last(self, key: ObjectKey) -> RedisSeen:
         """What the last look at `key` gave; the first look is made here, unless this Redis failed just now.
 
         Reconciles never wait for a round: a Redis that hangs would take all their places from other Queues.
         """
         if key not in self._looks:
-            if asyncio.get_running_loop().time() - self._failed_at < FAILED_FOR:
-                return self._failure
+            if (failure := self.failed_lately()) is not None:
+                return failure
             await self.look(key)
         return self._looks.get(key) or self._failure
 
@@ -127,8 +151,9 @@ class RedisLink:
                 await self._look_at_server(began)
                 answers = await self.store.samples(list(requests.values()))
         except (DockworkError, TimeoutError) as error:
-            self._failed(requests, failure_of(error, self.name), loop.time())
+            self._failed(requests, error, loop.time())
             return tuple(requests)
+        self._failed_at = self._cause_at = float("-inf")
         self._metrics.redis_up.labels(self.name).set(1)
         self._metrics.redis_seconds.labels(self.name).observe(loop.time() - began)
         for key, answer in zip(requests, answers, strict=True):
@@ -138,7 +163,13 @@ class RedisLink:
             self._metrics.clock_skew.labels(self.name).set((times[-1] - self._now_ms()) / 1000)
         return tuple(requests)
 
-    def _failed(self, requests: Mapping[ObjectKey, SampleRequest], seen: RedisSeen, at: float) -> None:
+    def _failed(self, requests: Mapping[ObjectKey, SampleRequest], error: BaseException, at: float) -> None:
+        seen = failure_of(error, self.name)
+        if isinstance(error, TimeoutError) and at - self._cause_at < CAUSE_FOR:
+            # The store waits before it connects again: the cause is still the one that was told.
+            seen = self._failure
+        elif not isinstance(error, TimeoutError):
+            self._cause_at = at
         self._metrics.redis_up.labels(self.name).set(0)
         self._server_at = float("-inf")  # it may be another server when it answers again
         self._failed_at, self._failure = at, seen
@@ -216,7 +247,9 @@ def failure_of(error: BaseException, name: str) -> RedisSeen:
     """Why Redis could not be read, as a condition says it."""
     match error:
         case AccessDenied():
-            reason = RedisFailure.SCRIPTS_REFUSED if "NOPERM" in str(error) else RedisFailure.AUTH_FAILED
+            reason = (
+                RedisFailure.SCRIPTS_REFUSED if "may not do this" in str(error) else RedisFailure.AUTH_FAILED
+            )
         case StoreUnavailable():
             reason = _BY_CAUSE.get(error.why, RedisFailure.CONNECT_FAILED)
         case OutcomeUnknown() | TimeoutError():
@@ -317,7 +350,9 @@ def address(url: str) -> str:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) else int(value) if isinstance(value, str) and value.isdigit() else 0
+    return (
+        value if isinstance(value, int) else int(value) if isinstance(value, str) and value.isdigit() else 0
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:

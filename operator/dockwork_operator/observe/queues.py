@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dockwork.core.keys import QueueName
 from dockwork.errors import InvalidUrl
 from dockwork.store.protocol import SampleRequest
+from dockwork_operator.decide.memory import Memory
 from dockwork_operator.decide.names import worker_name
+from dockwork_operator.decide.queue import sampling
 from dockwork_operator.decide.seen import (
     ChildSeen,
     DeploymentSeen,
@@ -59,18 +61,14 @@ class QueueObserver:
         key: ObjectKey,
         raw: Mapping[str, Any],
         queue: Queue | None,
-        *,
-        request: SampleRequest | None,
+        memory: Memory,
         operator: OperatorSeen,
     ) -> QueueWorld:
         """Everything about the Queue `raw`; `queue` is None when its spec was refused: Redis is left alone then.
 
-        request     what to ask Redis about it, now at first contact and then in each round
+        memory      says what to ask Redis
         Raises      KubeError when a needed read got no answer
         """
-        secret, redis, link = SecretSeen(), RedisSeen(asked=False), None
-        if queue is not None and request is not None:
-            secret, redis, link = await self._look_at_redis(key, queue, request)
         deployment, children = await self._children(key)
         seen = QueueSeen(
             status=raw.get("status") or {},
@@ -79,11 +77,13 @@ class QueueObserver:
             deployment=deployment,
             children=children,
             pods=tuple(pod_seen(pod) for pod in self._cache.of_queue(PODS, key.namespace, key.name)),
-            secret=secret,
-            redis=redis,
             operator=operator,
         )
-        return QueueWorld(seen, link)
+        if queue is None:
+            return QueueWorld(seen, None)
+        request = sample_request(queue, seen, memory)
+        secret, redis, link = await self._look_at_redis(key, queue, request)
+        return QueueWorld(replace(seen, secret=secret, redis=redis), link)
 
     def forget(self, key: ObjectKey) -> None:
         self._links.forget(key)
@@ -148,3 +148,14 @@ class QueueObserver:
 def redis_name(queue: Queue) -> QueueName:
     """The queue's name in Redis."""
     return QueueName(queue.redis_namespace, queue.redis_queue)
+
+
+def sample_request(queue: Queue, seen: QueueSeen, memory: Memory) -> SampleRequest:
+    """What each look at Redis is to ask about `queue`."""
+    wanted = sampling(queue, seen, memory)
+    return SampleRequest(
+        queue=redis_name(queue),
+        horizon_ms=wanted.horizon_ms,
+        template_hash=wanted.template_hash,
+        cold=wanted.cold,
+    )

@@ -137,7 +137,8 @@ class SecretLookup:
         what = f"{resource.kind} {namespace}/{name} does not exist"
         hint = ""
         if resource == SECRETS and name == self._settings.redis_secret:
-            hint = f"; it holds the default Redis: create it with key {self._settings.redis_url_key}, or set spec.redis.urlFrom"
+            key = self._settings.redis_url_key
+            hint = f"; it holds the default Redis: create it with key {key}, or set spec.redis.urlFrom"
         return SecretSeen(state=SecretState.NOT_FOUND, message=what + hint)
 
 
