@@ -62,6 +62,7 @@ class TargetSeen:
     max_timeout  the longest timeout that a job may ask for; None if its spec cannot be read
     """
 
+    namespace: str
     child: ChildSeen
     accepted: bool | None = True
     refusal: str = ""
