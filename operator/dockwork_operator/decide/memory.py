@@ -112,6 +112,9 @@ class Memory:
     redis_lost_since  no sample since then, None while it can be read
     redis_reached     it was read once, by this process or by the status
     configured        settings that were last written to Redis, and when the owner record was renewed
+    owned             our owner record was written, and is there as far as we know
+    looked_ms         Redis TIME of the last sample
+    configured_ms     Redis TIME of the sample before the last write of settings and record
     started_pods      pods whose start was measured already
     ends_seen         (pod UID, restarts) whose container end was counted already
     not_ready_since   more pods are wanted than 0 and none has been ready since then
@@ -136,6 +139,8 @@ class Memory:
     redis_lost_since: datetime | None = None
     run_id: str = ""
     owned: bool = False
+    looked_ms: int = 0
+    configured_ms: int = 0
     frozen_until: datetime | None = None
     configured: QueueSettings | None = None
     configured_at: datetime | None = None
@@ -201,7 +206,13 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
     for action in applied.done:
         match action:
             case Configure(settings=settings):
-                memory = replace(memory, configured=settings, configured_at=now, owned=True)
+                memory = replace(
+                    memory,
+                    configured=settings,
+                    configured_at=now,
+                    configured_ms=memory.looked_ms,
+                    owned=True,
+                )
             case Scale(to=to):
                 memory = replace(memory, asked=to, asked_at=now)
                 down = memory.scale_down

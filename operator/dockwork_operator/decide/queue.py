@@ -79,7 +79,7 @@ FREEZE = timedelta(seconds=60)
 
 CONTESTS, CONTEST_SPAN, CONTEST_PAUSE = 3, timedelta(minutes=5), timedelta(minutes=1)
 
-#: An own scale write may take so long to come back by the watch.
+#: An own write may take so long to come back, by the watch or with a sample.
 SETTLING = timedelta(seconds=5)
 
 TRIM_EVERY = timedelta(seconds=60)
@@ -156,13 +156,24 @@ def _look(memory: Memory, seen: QueueSeen, now: datetime) -> Memory:
         return replace(memory, redis_lost_since=lost, frozen_until=frozen)
     if _lost_data(memory, sample) or sample.loading:
         memory = replace(memory, frozen_until=now + FREEZE, owned=False)
-    return replace(memory, redis_reached=True, redis_lost_since=None, run_id=sample.run_id or memory.run_id)
+    return replace(
+        memory,
+        redis_reached=True,
+        redis_lost_since=None,
+        run_id=sample.run_id or memory.run_id,
+        looked_ms=sample.time_ms,
+    )
 
 
 def _lost_data(memory: Memory, sample: SampleSeen) -> bool:
     """Another server answers, or our own record is gone: what was counted may not be there."""
     other_server = bool(memory.run_id and sample.run_id and sample.run_id != memory.run_id)
-    return other_server or (memory.owned and sample.owner is None)
+    return other_server or (memory.owned and sample.owner is None and shows_our_write(memory, sample))
+
+
+def shows_our_write(memory: Memory, sample: SampleSeen) -> bool:
+    """The sample was taken after our last write to Redis; one that was under way then may not have it."""
+    return sample.time_ms > memory.configured_ms + SETTLING // timedelta(milliseconds=1)
 
 
 def _barred(queue: Queue, seen: QueueSeen, memory: Memory) -> NotAccepted | None:
@@ -397,7 +408,8 @@ class _Reconcile:
         action = _configure(self.queue, self.seen, self.now)
         if memory.configured != action.settings:
             return (replace(action, reason="the settings changed"),)
-        if sample.owner is None or sample.config_generation != action.settings.generation:
+        is_there = sample.owner is not None and sample.config_generation == action.settings.generation
+        if not is_there and shows_our_write(memory, sample):
             return (replace(action, reason="Redis does not have the settings"),)
         if memory.configured_at is None or self.now - memory.configured_at >= RENEW_OWNER:
             return (replace(action, reason="renew the owner record"),)
