@@ -194,7 +194,7 @@ def _why_waiting(seen: CronSeen) -> str:
         return "the Queue is being made"
     if seen.target.accepted is False:
         return f"the Queue is not accepted: {seen.target.refusal}"
-    if seen.target.accepted is None:
+    if seen.target.accepted is None and seen.ledger.schedule is None:
         return "the Queue was not looked at yet"
     if seen.ledger.now_ms is None:
         return f"Redis was not reached: {seen.ledger.message or seen.ledger.failure or 'not asked yet'}"
