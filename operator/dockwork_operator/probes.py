@@ -20,10 +20,13 @@ class ProbeServer:
     def __init__(
         self, metrics: Metrics, *, why_not_live: Callable[[], str], why_not_ready: Callable[[], str]
     ) -> None:
+        self._metrics = metrics
+        self._why_not_live = why_not_live
+        self._why_not_ready = why_not_ready
         app = web.Application()
-        app.router.add_get("/livez", lambda request: _answer(why_not_live()))
-        app.router.add_get("/readyz", lambda request: _answer(why_not_ready()))
-        app.router.add_get("/metrics", lambda request: _plain(metrics.text(), {"Content-Type": METRICS_TYPE}))
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._show_metrics)
         self._runner = web.AppRunner(app, access_log=None)
         self.port = 0
 
@@ -36,10 +39,15 @@ class ProbeServer:
     async def stop(self) -> None:
         await self._runner.cleanup()
 
+    async def _livez(self, request: web.Request) -> web.Response:
+        return _answer(self._why_not_live())
 
-async def _plain(body: bytes, headers: dict[str, str]) -> web.Response:
-    return web.Response(body=body, headers=headers)
+    async def _readyz(self, request: web.Request) -> web.Response:
+        return _answer(self._why_not_ready())
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": METRICS_TYPE})
 
 
-async def _answer(why_not: str) -> web.Response:
+def _answer(why_not: str) -> web.Response:
     return web.Response(status=503 if why_not else 200, text=(why_not or "ok") + "\n")

@@ -12,7 +12,7 @@ from dockwork_operator.decide.manifests import RedisDefaults
 from dockwork_operator.decide.memory import Memory, remember, seed_memory
 from dockwork_operator.decide.plan import Applied, ApplyFailure, FailureKind, Plan
 from dockwork_operator.decide.queue import decide_queue
-from dockwork_operator.decide.seen import OperatorSeen, QueueSeen
+from dockwork_operator.decide.seen import OperatorSeen, QueueSeen, SecretState
 from dockwork_operator.errors import KubeError
 from dockwork_operator.kube.cache import Cache
 from dockwork_operator.kube.client import KubeClient, Object
@@ -43,6 +43,10 @@ class Parts:
     metrics: Metrics
     status_limit: RateLimit
     now: Callable[[], datetime]
+
+
+#: Seconds between two looks for a Secret that is not there.
+SECRET_EVERY = 5.0
 
 
 class StatusWriter:
@@ -186,6 +190,9 @@ class QueueReconciler:
             parts.wakes.put(key)
         if plan.requeue_after is not None:
             parts.wakes.put_later(key, plan.requeue_after.total_seconds())
+        if seen.secret.state is not SecretState.FOUND:
+            # Secrets are in no watch: what is missing is asked for again.
+            parts.wakes.put_later(key, SECRET_EVERY)
 
 
 def try_again(parts: Parts, key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
