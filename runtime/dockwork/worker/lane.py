@@ -126,6 +126,7 @@ class Lane:
         self._tools = tools
         self._ended: list[Run] = []
         self._returning: list[Run] = []
+        self._strays: dict[str, Run] = {}  # handlers that still run without a lease of ours
         self._waiting_for: dict[str, Run] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._asked = 0
@@ -198,6 +199,8 @@ class Lane:
                 self._learn(run)
         else:
             self.stuck.discard(run)
+            if self._strays.get(run.lease.job_id) is run:
+                del self._strays[run.lease.job_id]
             self._start_waiting(run)
             self.hunger()  # a slot that frees without a settle asks for work by itself
         self._soon()
@@ -300,9 +303,9 @@ class Lane:
             room = min(self.free, BATCH) if self.may_claim and self._loop.time() >= self._failed_until else 0
             if self._ended:
                 batch, self._ended = self._ended[:BATCH], self._ended[BATCH:]
-                self._start(self._settle(batch, room))
+                self._send_settle(batch, room)
             elif (room and self._hungry) or self._owes_answer:
-                self._start(self._claim(room))
+                self._send_claim(room)
             else:
                 break
         if self.is_quiet:
@@ -321,11 +324,21 @@ class Lane:
             self._tools.own(_fail(task))
         self._soon()
 
-    async def _claim(self, room: int) -> None:
+    def _send_claim(self, room: int) -> None:
+        self._start(self._claim(self._reserve(room), room))
+
+    def _send_settle(self, batch: list[Run], room: int) -> None:
+        self._start(self._settle(self._reserve(room), batch, room))
+
+    def _reserve(self, room: int) -> int:
+        """The number of the next call; its slots count as taken from now on."""
         self._owes_answer = False
         self._asked += room
         self._number += 1
-        number, known = self._number, self._known_now()
+        return self._number
+
+    async def _claim(self, number: int, room: int) -> None:
+        known = self._known_now()
         try:
             claimed = await self._ask(
                 lambda: self.store.claim(self.name, self._tools.owner, number=number, slots=room, known=known)
@@ -339,11 +352,8 @@ class Lane:
             self._asked -= room
         self._took(claimed, room)
 
-    async def _settle(self, batch: list[Run], room: int) -> None:
-        self._owes_answer = False
-        self._asked += room
-        self._number += 1
-        number, known = self._number, self._known_now()
+    async def _settle(self, number: int, batch: list[Run], room: int) -> None:
+        known = self._known_now()
         settlements = [run.settlement for run in batch if run.settlement is not None]
         try:
             settled: Settled = await self._ask(
@@ -373,7 +383,7 @@ class Lane:
             return
         self._hungry = True
         for run in batch:
-            self._start(self._settle([run], 0))
+            self._send_settle([run], 0)
 
     async def _return(self, runs: list[Run]) -> None:
         for first in range(0, len(runs), CHUNK):
@@ -428,13 +438,14 @@ class Lane:
 
     def _take(self, run: Run) -> None:
         job_id = run.lease.job_id
-        old = self.runs.get(job_id) or next((r for r in self.working if r.lease.job_id == job_id), None)
+        old = self.runs.get(job_id) or (self._strays.get(job_id) if self._strays else None)
         self.runs[job_id] = run
         if old is not None and not old.over:
             # This id was taken from us and came back: its old run must end before the new one starts.
             self.working.add(run)
             self._waiting_for[job_id] = run
             old.phase = Phase.GONE
+            self._strays[job_id] = old
             self.runner.stop(old, StopReason.LOST)
             return
         self.working.add(run)
@@ -449,6 +460,10 @@ class Lane:
         run.phase = Phase.GONE
         if self.runs.get(run.lease.job_id) is run:
             del self.runs[run.lease.job_id]
+        if run.task is None and not run.over:
+            self.working.discard(run)  # it waited for an old run to end, and never began
+        elif not run.over:
+            self._strays[run.lease.job_id] = run
 
     # --- what replies say ------------------------------------------------------------------------------------
 
