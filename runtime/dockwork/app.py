@@ -123,6 +123,7 @@ class App:
         self._namespace = namespace
         self._store = store
         self._lifespan: Lifespan | None = None
+        self._looked_at: set[QueueName] = set()
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client]
         self._clients = weakref.WeakKeyDictionary()
         self._portal = Portal(f"dockwork-sync-{name}")
@@ -224,6 +225,7 @@ class App:
                 self.settings.namespace,
                 owns_store=self._store is None or callable(self._store),
                 finder=lambda: self.client,
+                looked_at=self._looked_at,
             )
         return client
 

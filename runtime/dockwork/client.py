@@ -178,8 +178,14 @@ class Client:
         *,
         owns_store: bool = True,
         finder: Callable[[], Client] | None = None,
+        looked_at: set[QueueName] | None = None,
     ) -> None:
-        """`owns_store`: `close` closes it too. `finder`: the client of whichever loop runs, for references."""
+        """The calls on `store`, which is opened by the first of them.
+
+        owns_store    `close` closes the store too
+        finder        the client of whichever loop runs, for references
+        looked_at     queues of which it was said whether anybody serves them; an app's clients share it
+        """
         self.store = store
         self.namespace = namespace
         self._owns_store = owns_store
@@ -187,7 +193,7 @@ class Client:
         self._opening: asyncio.Task[None] | None = None
         self._batches: dict[QueueName, _Batch] = {}
         self._sending: set[asyncio.Task[None]] = set()
-        self._looked_at: set[QueueName] = set()
+        self._looked_at: set[QueueName] = set() if looked_at is None else looked_at
 
     def name(self, queue: str) -> QueueName:
         """`queue` in this client's namespace."""
