@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from bed.redis_debian import redis_packages
 from bed.routes import Route
 from bed.shell import niced, run
 from bed.steps import say, step
+from bed.transfers import write_thin_layout
 from bed.wheels import locked_wheels, project_wheel
 
 BASE_PACKAGES = ("python3-minimal", "python3-venv", "ca-certificates", "tzdata")
@@ -166,8 +168,11 @@ def load(cluster: Cluster, tags: Sequence[str]) -> None:
     with step(f"loading {', '.join(wanted)}"):
         try:
             cluster.engine.run("save", "-o", archive, *wanted, log=cluster.log)
+            registry = default_registry(cluster.engine.run("info", "-f", "{{.IndexServerAddress}}").strip())
+            carried = {tag: identities[tag] for tag in wanted}
             _on_each(
-                [node for node in nodes if lacking[node.name]], lambda node: node.take(archive, identities)
+                [node for node in nodes if lacking[node.name]],
+                lambda node: node.take(archive, carried, registry),
             )
         finally:
             archive.unlink(missing_ok=True)
@@ -204,20 +209,41 @@ class Node:
         there = loaded_images(self.ctr("images", "ls"))
         return [tag for tag, identity in identities.items() if there.get(tag, ("", ""))[1] != identity]
 
-    def take(self, archive: Path, identities: Mapping[str, str]) -> None:
-        """Imports the archive, then marks each image with where it came from."""
-        engine = self.cluster.engine
-        with archive.open("rb") as file:
-            words = ("exec", "-i", self.name, "ctr", "-n", "k8s.io", "images", "import")
-            process = engine.popen(
-                *words, "--snapshotter", "overlayfs", "-", stdin=file.fileno(), stdout=subprocess.DEVNULL
-            )
-            _, said = process.communicate()
-        if process.returncode != 0:
-            raise BedError(f"{self.name}: {said.decode(errors='replace').strip()}", remedy="docker ps; df")
-        for tag, (reference, _) in loaded_images(self.ctr("images", "ls")).items():
-            if tag in identities:
-                self.ctr("images", "label", reference, f"{LABEL}={identities[tag]}")
+    def take(self, archive: Path, identities: Mapping[str, str], registry: str) -> None:
+        """Imports the images of `archive`, then marks each with where it came from."""
+        present = frozenset(self.ctr("content", "ls", "-q").split())
+        names = {tag: full_name(tag, registry) for tag in identities}
+        words = ("exec", "-i", self.name, "ctr", "-n", "k8s.io", "images", "import")
+        process = self.cluster.engine.popen(
+            *words, "--snapshotter", "overlayfs", "-", stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+        )
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            with process.stdin as pipe:
+                write_thin_layout(archive, pipe, present, names)
+        except BrokenPipeError:
+            pass  # its exit code and its words, below, say why it stopped reading
+        with process.stderr as errors:
+            said = errors.read().decode(errors="replace").strip()
+        if process.wait() != 0:
+            raise BedError(f"{self.name}: {said}", remedy="docker ps; df")
+        there = loaded_images(self.ctr("images", "ls"))
+        for tag, identity in identities.items():
+            if tag in there:
+                self.ctr("images", "label", there[tag][0], f"{LABEL}={identity}")
+
+
+def full_name(tag: str, registry: str) -> str:
+    """The name under which Kubernetes looks for the image `tag`: with the registry that Docker takes by default."""
+    repository = tag.partition(":")[0]
+    return f"{registry}/{tag}" if "/" in repository else f"{registry}/library/{tag}"
+
+
+def default_registry(index_address: str) -> str:
+    """The name of the default registry, from the address of its index that `docker info` prints."""
+    host = re.sub(r"^\w+://", "", index_address).partition("/")[0]
+    return host.removeprefix("index.")
 
 
 def loaded_images(listing: str) -> dict[str, tuple[str, str]]:
