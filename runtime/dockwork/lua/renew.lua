@@ -8,7 +8,8 @@
 -- KEYS[7]   cold      string
 -- KEYS[8]   workers   hash
 -- KEYS[9]   quiesce   hash
--- KEYS[10]  records   prefix
+-- KEYS[10]  cron_at   zset
+-- KEYS[11]  records   prefix
 -- ARGV[1]   lease_ms  int   0 = the queue's
 -- ARGV[2]   run_id    str   of the server, as this connection saw it
 -- ARGV[3]   owner     str   "" = no heartbeat
@@ -18,7 +19,8 @@
 -- Returns   {"ok", now_ms, expires_ms, quiesce, revision, next_at|nil, verdicts}    a letter per lease:
 --           "o" held, "c" held and to be cancelled, "l" lost
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], wake = KEYS[6],
-  cold = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], records = KEYS[10]}
+  cold = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], cron_at = KEYS[10],
+  records = KEYS[11]}
 --- @include "open"
 --- @include "whole"
 --- @include "record_key"
@@ -26,6 +28,7 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "quiesced"
 --- @include "see_run_id"
 --- @include "post_markers"
+--- @include "earliest"
 local S = open(K)
 if S.wrong then return S.wrong end
 local lease_ms = tonumber(ARGV[1])
@@ -43,12 +46,12 @@ for i = 6, #ARGV, 2 do
   verdicts[#verdicts + 1] = verdict
 end
 local token = ARGV[4] ~= "" and quiesced(K, S, ARGV[4]) or ""
-local due = redis.call("ZRANGE", K.delayed, 0, 0, "WITHSCORES")
-local ends = redis.call("ZRANGE", K.lease, 0, 0, "WITHSCORES")
+local first = redis.call("ZRANGE", K.delayed, 0, 0, "WITHSCORES")
+local due = first[2] and math.floor(tonumber(first[2]) / 1024)
+local tick = redis.call("ZRANGE", K.cron_at, 0, 0, "WITHSCORES")
+due = earliest(due, tick[2] and tonumber(tick[2]))
 local waiting = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio)
-local first_due = due[2] and math.floor(tonumber(due[2]) / 1024)
-local overdue = (first_due and first_due <= S.ms and 1 or 0)
-local unmarked = waiting + overdue > 0 and redis.call("ZCOUNT", K.wake, 0, 0) == 0
+if due and due <= S.ms then waiting = waiting + 1 end
 
 when_full(K, S)
 see_run_id(S, ARGV[2])
@@ -56,8 +59,7 @@ if #S.set > 0 and S.set[1] ~= "schema" then redis.call("HSET", K.meta, unpack(S.
 if #moved > 0 then redis.call("ZADD", K.lease, "XX", unpack(moved)) end
 if ARGV[3] ~= "" then redis.call("HSET", K.workers, ARGV[3], S.now .. " " .. ARGV[5]) end
 -- A marker that was lost with its holder comes back within one beat (RT-097).
-if unmarked then post_markers(K, S, waiting + overdue) end
--- The first lease end counts as it was before: if it was one of ours it has just moved on.
-local next_at = first_due
-if ends[2] and (not next_at or tonumber(ends[2]) < next_at) and #moved == 0 then next_at = tonumber(ends[2]) end
+if waiting > 0 and redis.call("ZCOUNT", K.wake, 0, 0) == 0 then post_markers(K, S, waiting) end
+local ends = redis.call("ZRANGE", K.lease, 0, 0, "WITHSCORES")
+local next_at = earliest(due, ends[2] and tonumber(ends[2]))
 return {"ok", S.now, expires, token, S.revision, next_at and whole(next_at) or false, table.concat(verdicts)}

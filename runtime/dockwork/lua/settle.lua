@@ -24,6 +24,10 @@
 -- KEYS[23]  outputs       prefix
 -- KEYS[24]  parked_types  prefix
 -- KEYS[25]  receipts      prefix
+-- KEYS[26]  cron          hash
+-- KEYS[27]  cron_at       zset
+-- KEYS[28]  tick          zset
+-- KEYS[29]  plans         prefix
 -- ARGV[1]   number        int   of this call, per owner; known: the stored answer comes again
 -- ARGV[2]   places        int   jobs to claim at most, 0 to 500
 -- ARGV[3]   owner         str   <pod>/<boot>
@@ -40,10 +44,12 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
   completed = KEYS[6], failed = KEYS[7], dead = KEYS[8], expired = KEYS[9], cancelled = KEYS[10],
   expiry = KEYS[11], wake = KEYS[12], cold = KEYS[13], events = KEYS[14], stats = KEYS[15],
   type_stats = KEYS[16], parked = KEYS[17], quiesce = KEYS[18], leased = KEYS[19], minutes = KEYS[20],
-  records = KEYS[21], envelopes = KEYS[22], outputs = KEYS[23], parked_types = KEYS[24], receipts = KEYS[25]}
+  records = KEYS[21], envelopes = KEYS[22], outputs = KEYS[23], parked_types = KEYS[24], receipts = KEYS[25],
+  cron = KEYS[26], cron_at = KEYS[27], tick = KEYS[28], plans = KEYS[29]}
 --- @include "open"
 --- @include "claimant"
 --- @include "recall"
+--- @include "tick_first"
 --- @include "read_settlements"
 --- @include "settle_all"
 --- @include "take"
@@ -52,9 +58,10 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "answer"
 local S = open(K)
 if S.wrong then return S.wrong end
-local W = claimant(S, 1)
+local W = claimant(1)
 local known = recall(K, S, W)
 if known then return known end
+S = tick_first(K, S, W)
 local settlements, verdicts = read_settlements(K, 9)
 settle_all(K, S, W, settlements)
 local claimed, receipt = take(K, S, W)

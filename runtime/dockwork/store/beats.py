@@ -24,9 +24,7 @@ def encode_beat(beat: Heartbeat) -> bytes:
 def decode_beat(stored: bytes) -> Heartbeat:
     """The heartbeat in ``<ms> <JSON>``. Fields of newer workers are passed over."""
     beat_ms, _, text = stored.partition(b" ")
-    values: dict[str, Any] = {
-        name: value for name, value in json.loads(text).items() if name in _FIELDS
-    }
+    values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if name in _FIELDS}
     if "state" in values:
         values["state"] = WorkerState(values["state"])
     values["jobs"] = tuple(tuple(job) for job in values.get("jobs", ()))

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from dockwork.core.keys import QueueKeys, is_job_id
 from dockwork.core.states import State
-from dockwork.errors import InvalidValue, ScriptFailed, SchemaMismatch, TooLarge, UnknownReply, require
+from dockwork.errors import InvalidValue, SchemaMismatch, TooLarge, UnknownReply, require
 from dockwork.store.beats import encode_beat
 from dockwork.store.protocol import (
     Admission,
@@ -31,7 +31,8 @@ from dockwork.store.protocol import (
     Settlement,
     Verdict,
 )
-from dockwork.store.texts import encode_failure, fit_log_line, fit_progress
+from dockwork.store.scripts import script
+from dockwork.store.texts import LOG_LINES, encode_failure, fit_log_line, fit_progress
 
 R = TypeVar("R")
 Arg = bytes | str | int
@@ -49,41 +50,10 @@ CLAIM_BYTES = 4 * 1024 * 1024
 RESULT_BYTES = 64 * 1024
 CHECKPOINT_BYTES = 64 * 1024
 
-_CLAIM_KEYS = (
-    "meta", "ready", "prio", "delayed", "lease", "completed", "failed", "dead", "expired", "cancelled", "expiry",
-    "wake", "cold", "events", "stats", "type_stats", "parked", "quiesce", "leased", "minutes", "records",
-    "envelopes", "outputs", "parked_types", "receipts",
-)  # fmt: skip
-
-#: What each script is given in KEYS, by name; a test holds it against the scripts' headers.
-KEY_NAMES: Mapping[str, tuple[str, ...]] = {
-    "enqueue": (
-        "meta", "ready", "prio", "delayed", "lease", "expiry", "wake", "cold", "events", "stats", "minutes",
-        "records", "envelopes",
-    ),
-    "claim": _CLAIM_KEYS,
-    "settle": _CLAIM_KEYS,
-    "start": ("meta", "wake", "events", "records"),
-    "renew": (
-        "meta", "ready", "prio", "delayed", "lease", "wake", "cold", "workers", "quiesce", "records",
-    ),
-    "requeue": (
-        "meta", "ready", "prio", "lease", "expiry", "wake", "cold", "events", "stats", "leased", "minutes",
-        "records",
-    ),
-    "tick": (
-        "meta", "ready", "prio", "delayed", "lease", "expiry", "wake", "cold", "events", "stats", "minutes",
-        "records", "envelopes", "cron", "cron_at", "tick", "plans",
-    ),
-    "plan": ("meta", "wake", "cron", "cron_at", "plans"),
-    "unplan": ("meta", "cron", "cron_at", "tick", "plans"),
-    "cron_states": ("meta", "cron", "cron_at", "plans", "records"),
-}  # fmt: skip
-
 
 @dataclass(slots=True)
 class Call(Generic[R]):
-    """A script call that is not sent yet.
+    """A script call that is not sent yet. Its keys are those that the script's header names.
 
     decode     reads the answer after its tag "ok"; a ValueError, TypeError or the like becomes UnknownReply
     job_ids    to ask by when the answer is lost
@@ -97,7 +67,7 @@ class Call(Generic[R]):
 
     @property
     def key_values(self) -> list[str]:
-        return [getattr(self.keys, name) for name in KEY_NAMES[self.script]]
+        return [getattr(self.keys, name) for name in script(self.script).key_names]
 
     def read(self, reply: Any) -> R:
         """The answer as a value. Raises SchemaMismatch, UnknownReply."""
@@ -248,7 +218,21 @@ def _number(text: bytes | None) -> int | None:
 
 
 def _claim(row: list[Any]) -> Claim:
-    kind, priority, created, due, scheduled, attempts, deliveries, most, timeout, job_id, epoch, envelope, saved = row
+    (
+        kind,
+        priority,
+        created,
+        due,
+        scheduled,
+        attempts,
+        deliveries,
+        most,
+        timeout,
+        job_id,
+        epoch,
+        envelope,
+        saved,
+    ) = row
     created_ms = int(created)
     return Claim(
         lease=Lease(job_id=job_id.decode(), epoch=int(epoch)),
@@ -377,3 +361,77 @@ def requeue(keys: QueueKeys, leases: Sequence[Lease], put: Put, reason: str) -> 
     """Put running jobs back, charged nothing."""
     args: list[Arg] = [put.value, reason, *_lease_args(leases)]
     return Call("requeue", keys, args, _verdicts, [lease.job_id for lease in leases])
+
+
+def _verdict(reply: list[Any]) -> Verdict:
+    return Verdict(reply[1].decode())
+
+
+def progress(keys: QueueKeys, lease: Lease, value: bytes) -> Call[Verdict]:
+    """Keep and publish how far the job is; what exceeds 4 KiB is cut with a mark."""
+    return Call("progress", keys, [lease.job_id, lease.epoch, fit_progress(value)], _verdict, [lease.job_id])
+
+
+def log(keys: QueueKeys, lease: Lease, lines: Sequence[str]) -> Call[Verdict]:
+    """Append `lines` to the job's log; the last 100 lines and 16 KiB stay."""
+    text = b"\n".join([fit_log_line(line) for line in lines[-LOG_LINES:]])
+    return Call("log", keys, [lease.job_id, lease.epoch, text], _verdict, [lease.job_id])
+
+
+def checkpoint(keys: QueueKeys, lease: Lease, value: bytes) -> Call[Verdict]:
+    """Save `value` for the job's next run. Raises TooLarge over 64 KiB."""
+    if len(value) > CHECKPOINT_BYTES:
+        raise TooLarge("checkpoint", size=len(value), limit=CHECKPOINT_BYTES)
+    return Call("checkpoint", keys, [lease.job_id, lease.epoch, value], _verdict, [lease.job_id])
+
+
+def register(keys: QueueKeys, template_hash: str, types: Mapping[str, tuple[str, bytes]]) -> Call[None]:
+    """Publish job types: name -> (schema hash, JSON Schema)."""
+    args: list[Arg] = [template_hash]
+    for name, (schema_hash, schema) in types.items():
+        args += (name, schema_hash, schema)
+    return Call("register", keys, args, _nothing)
+
+
+def leave(keys: QueueKeys, owner: Owner, beat: Heartbeat) -> Call[None]:
+    """The worker is gone by its own will; what the drain did is counted."""
+    return Call("leave", keys, [str(owner), beat.drained, beat.requeued, beat.lost], _nothing)
+
+
+def _nothing(reply: list[Any]) -> None:
+    return None
+
+
+# --- upkeep ------------------------------------------------------------------------------------------------
+
+PROMOTE_CHUNK = 200
+REAP_CHUNK = 100
+EXPIRE_CHUNK = 500
+TRIM_CHUNK = 500
+
+
+def _count(reply: list[Any]) -> int:
+    return int(reply[1])
+
+
+def promote(keys: QueueKeys, ids: Sequence[str] | None) -> Call[int]:
+    """Move due jobs (`ids` None), or these at once, to ready; at most 200."""
+    if ids is None:
+        return Call("promote", keys, [PROMOTE_CHUNK], _count)
+    require(len(ids) <= PROMOTE_CHUNK, "ids", expected=f"at most {PROMOTE_CHUNK}", got=len(ids))
+    return Call("promote", keys, [0, *ids], _count, list(ids))
+
+
+def reap(keys: QueueKeys, *, run_id: str, lease_ms: int) -> Call[tuple[int, int]]:
+    """Take back jobs whose lease is over, at most 100: (returned, buried)."""
+    return Call("reap", keys, [run_id, lease_ms, REAP_CHUNK], lambda reply: (int(reply[1]), int(reply[2])))
+
+
+def expire(keys: QueueKeys) -> Call[int]:
+    """End waiting jobs that are out of time, at most 500."""
+    return Call("expire", keys, [EXPIRE_CHUNK], _count)
+
+
+def trim(keys: QueueKeys) -> Call[int]:
+    """Delete ended jobs beyond what is kept, at most 500."""
+    return Call("trim", keys, [TRIM_CHUNK], _count)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from redis import exceptions as redis_errors
@@ -24,10 +24,20 @@ from redis.connection import Connection as SyncConnection
 from redis.connection import SSLConnection as SyncSSLConnection
 from redis.connection import UnixDomainSocketConnection as SyncUnixConnection
 
-from dockwork.errors import AccessDenied, InvalidUrl, OutcomeUnknown, ScriptFailed, StoreUnavailable
+from dockwork.errors import (
+    AccessDenied,
+    DockworkError,
+    InvalidUrl,
+    OutcomeUnknown,
+    ScriptFailed,
+    StoreUnavailable,
+)
 from dockwork.settings import RedisSettings
 from dockwork.store.calls import Arg, Call
 from dockwork.store.scripts import Script, all_scripts, script
+
+#: A connection of redis-py, asyncio's or the blocking kind. Half of their methods carry no types.
+RedisConnection: TypeAlias = Any
 
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError, EOFError)
 
@@ -77,7 +87,9 @@ def parse_url(url: str) -> Address:
         if scheme not in ("redis", "rediss"):
             raise InvalidUrl("Redis URL: expected redis://, rediss:// or unix://")
         if parts.query or parts.fragment or "?" in url or "#" in url:
-            raise InvalidUrl("Redis URL: a query or fragment is not taken; encode ? and # in a password as %3F, %23")
+            raise InvalidUrl(
+                "Redis URL: a query or fragment is not taken; encode ? and # in a password as %3F, %23"
+            )
         host, port = parts.hostname, parts.port
     except InvalidUrl:
         raise
@@ -172,31 +184,30 @@ class Connector:
             try:
                 text = Path(settings.url_file).read_text(encoding="utf-8").strip()
             except (OSError, UnicodeDecodeError) as error:
-                raise StoreUnavailable(f"the Redis URL file cannot be read: {type(error).__name__}") from error
+                raise StoreUnavailable(
+                    f"the Redis URL file cannot be read: {type(error).__name__}"
+                ) from error
             return parse_url(text)
         if settings.url is not None:
             return parse_url(settings.url)
         return Address(host=settings.host, port=settings.port, password=settings.password)
 
-    def asynchronous(self) -> Connection | UnixDomainSocketConnection:
+    def asynchronous(self) -> RedisConnection:
         """A connection that is not connected yet, without a timeout on reads."""
-        address = self.address()
-        common = self._common(address)
-        if address.path is not None:
-            return UnixDomainSocketConnection(path=address.path, **common)
-        if address.tls:
-            return SSLConnection(host=address.host, port=address.port, **self._tls(), **common)
-        return Connection(host=address.host, port=address.port, **common)
+        return self._make(Connection, SSLConnection, UnixDomainSocketConnection)
 
-    def synchronous(self) -> SyncConnection | SyncUnixConnection:
+    def synchronous(self) -> RedisConnection:
         """The same for blocking calls."""
+        return self._make(SyncConnection, SyncSSLConnection, SyncUnixConnection)
+
+    def _make(self, plain: Any, tls: Any, unix: Any) -> RedisConnection:
         address = self.address()
         common = self._common(address)
         if address.path is not None:
-            return SyncUnixConnection(path=address.path, **common)
+            return unix(path=address.path, **common)
         if address.tls:
-            return SyncSSLConnection(host=address.host, port=address.port, **self._tls(), **common)
-        return SyncConnection(host=address.host, port=address.port, **common)
+            return tls(host=address.host, port=address.port, **self._tls(), **common)
+        return plain(host=address.host, port=address.port, **common)
 
     def _common(self, address: Address) -> dict[str, Any]:
         # No socket timeout: redis-py's own would cut a blocking read at 5 s, and sends inside wait_for, which
@@ -225,7 +236,7 @@ class Connector:
 # --- errors ------------------------------------------------------------------------------------------------
 
 
-def connect_error(error: BaseException, address: str) -> Exception:
+def connect_error(error: BaseException, address: str) -> DockworkError:
     """What a failed attempt to connect means, in our words; the server's text is kept where it holds no secret."""
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError):
         return AccessDenied(f"{address} refused the login: {type(error).__name__}")
@@ -235,7 +246,9 @@ def connect_error(error: BaseException, address: str) -> Exception:
         return StoreUnavailable(f"{address}: the TLS handshake failed: {_last_line(error)}", "tls")
     if isinstance(error, redis_errors.TimeoutError | TimeoutError):
         return StoreUnavailable(f"{address} did not answer in time", "timeout")
-    return reply_error("connect", error) or StoreUnavailable(f"{address} cannot be reached: {_last_line(error)}")
+    return reply_error("connect", error) or StoreUnavailable(
+        f"{address} cannot be reached: {_last_line(error)}"
+    )
 
 
 def _is_tls(error: BaseException | None) -> bool:
@@ -259,7 +272,7 @@ _NOT_RUN = {
 }
 
 
-def reply_error(name: str, error: BaseException) -> Exception | None:
+def reply_error(name: str, error: BaseException) -> DockworkError | None:
     """What an error reply means: AccessDenied, StoreUnavailable (not run, as good as disconnected), ScriptFailed.
 
     name      of the script or command
@@ -271,7 +284,11 @@ def reply_error(name: str, error: BaseException) -> Exception | None:
             return StoreUnavailable(f"{name}: Redis answered {kind.__name__}: {text[:200]}", why)
     if isinstance(error, redis_errors.AuthenticationError):
         return AccessDenied(f"{name}: Redis wants a login: {type(error).__name__}")
-    if isinstance(error, redis_errors.NoPermissionError) or "NOPERM" in text or "can't run this command" in text:
+    if (
+        isinstance(error, redis_errors.NoPermissionError)
+        or "NOPERM" in text
+        or "can't run this command" in text
+    ):
         return AccessDenied(f"{name}: the login may not do this: {text[:200]}")
     if isinstance(error, redis_errors.ConnectionError) or not isinstance(error, redis_errors.RedisError):
         return None
@@ -347,7 +364,7 @@ class Wire:
     run_id, version    of the server, as it said at connect
     """
 
-    def __init__(self, connection: Connection | UnixDomainSocketConnection, timeout_s: float) -> None:
+    def __init__(self, connection: RedisConnection, timeout_s: float) -> None:
         self._connection = connection
         self._timeout_s = timeout_s
         self._waiting: deque[_Waiting] = deque()
@@ -442,7 +459,7 @@ class Wire:
         except redis_errors.RedisError as error:
             raise self._translate(name, error) from error
 
-    def _translate(self, name: str, error: redis_errors.RedisError) -> Exception:
+    def _translate(self, name: str, error: redis_errors.RedisError) -> DockworkError:
         meaning = reply_error(name, error) or StoreUnavailable(str(error))
         if counts_as_disconnect(meaning) and not isinstance(error, redis_errors.NoPermissionError):
             self._lose(None)
@@ -514,7 +531,11 @@ class Wire:
 
 def parse_info(text: bytes) -> dict[str, str]:
     """An INFO reply as a mapping."""
-    lines = (line.partition(":") for line in text.decode("utf-8", "replace").splitlines() if line[:1] not in ("", "#"))
+    lines = (
+        line.partition(":")
+        for line in text.decode("utf-8", "replace").splitlines()
+        if line[:1] not in ("", "#")
+    )
     return {name: value for name, _, value in lines}
 
 

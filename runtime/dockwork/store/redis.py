@@ -3,31 +3,45 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import builtins
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
-from dockwork.errors import OutcomeUnknown
+from dockwork.core.states import State
+from dockwork.errors import DockworkError, OutcomeUnknown
 from dockwork.settings import RedisSettings
-from dockwork.store import calls
+from dockwork.store import calls, operator_calls, views
+from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
-from dockwork.store.connections import Commands, Connector, Pace, Wire
+from dockwork.store.connections import Commands, Connector, Pace, Wire, parse_info
 from dockwork.store.cron_redis import CronStore
+from dockwork.store.listening import EventReads, listen
 from dockwork.store.protocol import (
     Admission,
     Claimed,
+    Event,
     Heartbeat,
+    JobView,
     Lease,
     NewJob,
     Owner,
+    OwnerRecord,
     Put,
+    QueueConfig,
+    QueueStats,
     Renewal,
+    RevokeCause,
+    Sample,
+    SampleRequest,
     Settled,
     Settlement,
     Verdict,
     Wake,
 )
+from dockwork.store.renewal import RedisRenewalChannel
+from dockwork.store.views import to_map
 from dockwork.store.waiting import Waiters
 
 R = TypeVar("R")
@@ -71,6 +85,7 @@ class RedisStore(CronStore):
         self._announced.clear()
         if parts is not None:
             await parts.waiters.close()
+            await parts.events.close()
             await parts.commands.close()
 
     async def ping(self) -> int:
@@ -108,7 +123,7 @@ class RedisStore(CronStore):
     def _unknown(self, error: OutcomeUnknown, call: Call[Any]) -> OutcomeUnknown:
         queue, ids = call.keys.name, list(call.job_ids)
 
-        async def resolve() -> list[Any]:
+        async def resolve() -> builtins.list[Any]:
             return [await self.get(queue, job_id) for job_id in ids]
 
         return OutcomeUnknown(f"{call.script} on {queue}: {error}", ids, resolve)
@@ -116,22 +131,22 @@ class RedisStore(CronStore):
     async def _announce(self, queue: QueueName, wire: Wire) -> None:
         """Enter the queue in its namespace's list, once per process and connection set: another slot than its keys."""
         if queue not in self._announced:
-            partitions = "1" if queue.partition is None else "0"
-            await wire.command("HSETNX", queues_key(queue.namespace), queue.queue, partitions)
+            await wire.command("HSETNX", queues_key(queue.namespace), queue.queue, 1)
             self._announced.add(queue)
 
     # --- producers
 
-    async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> list[Admission]:
+    async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> builtins.list[Admission]:
         keys = self.keys(queue)
         if not jobs:
             return []
         batches = [calls.enqueue(keys, batch) for batch in enqueue_batches(jobs)]
         wire = await self._wire()
         await self._announce(queue, wire)
-        admissions: list[Admission] = []
+        admissions: builtins.list[Admission] = []
         for batch in batches:
-            admissions += await self._run(batch)
+            answer = await self._run(batch)
+            admissions += answer
         return admissions
 
     # --- workers
@@ -143,7 +158,7 @@ class RedisStore(CronStore):
         who = Claimant(owner, number, slots, wire.run_id, known, self._lease_ms)
         return await self._run(calls.claim(self.keys(queue), who), wire)
 
-    async def start(self, queue: QueueName, leases: Sequence[Lease]) -> list[Verdict]:
+    async def start(self, queue: QueueName, leases: Sequence[Lease]) -> builtins.list[Verdict]:
         return await self._run(calls.start(self.keys(queue), leases))
 
     async def settle(
@@ -174,11 +189,187 @@ class RedisStore(CronStore):
         *,
         put: Put = Put.FRONT,
         reason: str = "drained",
-    ) -> list[Verdict]:
+    ) -> builtins.list[Verdict]:
         return await self._run(calls.requeue(self.keys(queue), leases, put, reason))
 
     async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:
         return await self._connected().waiters.wait(self.keys(queue), timeout_s)
+
+    async def progress(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict:
+        return await self._run(calls.progress(self.keys(queue), lease, value))
+
+    async def log(self, queue: QueueName, lease: Lease, lines: Sequence[str]) -> Verdict:
+        return await self._run(calls.log(self.keys(queue), lease, lines))
+
+    async def checkpoint(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict:
+        return await self._run(calls.checkpoint(self.keys(queue), lease, value))
+
+    async def register(
+        self, queue: QueueName, template_hash: str, types: Mapping[str, tuple[str, bytes]]
+    ) -> None:
+        wire = await self._wire()
+        await self._announce(queue, wire)
+        await self._run(calls.register(self.keys(queue), template_hash, types), wire)
+
+    async def leave(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None:
+        await self._run(calls.leave(self.keys(queue), owner, beat))
+
+    async def predecessors(self, queue: QueueName, owner: Owner) -> builtins.list[str]:
+        wire = await self._wire()
+        beats = [
+            decode_beat(beat)
+            for beat in to_map(await wire.command("HGETALL", self.keys(queue).workers)).values()
+        ]
+        same = (beat for beat in beats if beat.pod == owner.pod and beat.container == owner.container)
+        return [beat.owner for beat in same if beat.owner != str(owner)]
+
+    async def config(self, queue: QueueName) -> QueueConfig:
+        wire = await self._wire()
+        values = await wire.command("HMGET", self.keys(queue).meta, *operator_calls.CONFIG_FIELDS)
+        return operator_calls.read_config(values)
+
+    def renewal_channel(self) -> RedisRenewalChannel:
+        return RedisRenewalChannel(self._connector, self._lease_ms)
+
+    # --- upkeep: each script call is bounded, so these repeat while there is more
+
+    async def promote(self, queue: QueueName, ids: Sequence[str] | None = None) -> int:
+        keys, moved = self.keys(queue), 0
+        if ids is not None:
+            for first in range(0, len(ids), calls.PROMOTE_CHUNK):
+                moved += await self._run(calls.promote(keys, ids[first : first + calls.PROMOTE_CHUNK]))
+            return moved
+        while True:
+            found = await self._run(calls.promote(keys, None))
+            moved += found
+            if found < calls.PROMOTE_CHUNK:
+                return moved
+
+    async def reap(self, queue: QueueName) -> tuple[int, int]:
+        returned = buried = 0
+        while True:
+            wire = await self._wire()
+            call = calls.reap(self.keys(queue), run_id=wire.run_id, lease_ms=self._lease_ms)
+            back, dead = await self._run(call, wire)
+            returned, buried = returned + back, buried + dead
+            if back + dead < calls.REAP_CHUNK:
+                return returned, buried
+
+    async def expire(self, queue: QueueName) -> int:
+        expired = 0
+        while True:
+            found = await self._run(calls.expire(self.keys(queue)))
+            expired += found
+            if found < calls.EXPIRE_CHUNK:
+                return expired
+
+    async def trim(self, queue: QueueName) -> int:
+        deleted = 0
+        while True:
+            found = await self._run(calls.trim(self.keys(queue)))
+            deleted += found
+            if found < calls.TRIM_CHUNK:
+                return deleted
+
+    # --- the operator
+
+    async def configure(
+        self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
+    ) -> OwnerRecord | None:
+        wire = await self._wire()
+        await self._announce(queue, wire)
+        return await self._run(operator_calls.configure(self.keys(queue), config, owner), wire)
+
+    async def sample(
+        self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
+    ) -> Sample:
+        wire = await self._wire()
+        request = SampleRequest(queue=queue, horizon_ms=horizon_ms, template_hash=template_hash, cold=cold)
+        return await self._run(self._sample(request, wire), wire)
+
+    async def samples(self, requests: Sequence[SampleRequest]) -> builtins.list[Sample | DockworkError]:
+        wire = await self._wire()
+        asked = [wire.call(self._sample(request, wire)) for request in requests]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        found: list[Sample | DockworkError] = []
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, DockworkError):
+                raise answer
+            found.append(answer)
+        if not wire.alive:
+            # One lost connection is one fault, not a fault of each queue.
+            for answer in found:
+                if isinstance(answer, DockworkError):
+                    raise answer
+        return found
+
+    def _sample(self, request: SampleRequest, wire: Wire) -> Call[Sample]:
+        return operator_calls.sample(
+            self.keys(request.queue),
+            run_id=wire.run_id,
+            horizon_ms=request.horizon_ms,
+            template_hash=request.template_hash,
+            cold=request.cold,
+        )
+
+    async def quiesce(self, queue: QueueName, requests: Mapping[str, str]) -> Mapping[str, int]:
+        return await self._run(operator_calls.quiesce(self.keys(queue), requests))
+
+    async def unquiesce(self, queue: QueueName, pods: Sequence[str]) -> None:
+        await self._run(operator_calls.unquiesce(self.keys(queue), pods))
+
+    async def revoke(self, queue: QueueName, owner: str, cause: RevokeCause, exit_reason: str = "") -> int:
+        revoked = at = 0
+        while at >= 0:
+            call = operator_calls.revoke(self.keys(queue), owner, cause, exit_reason, at)
+            found, at = await self._run(call)
+            revoked += found
+        return revoked
+
+    def wakes(self) -> AsyncIterator[QueueName]:
+        return listen(self._connector, self._connected().listening)
+
+    async def server(self) -> Mapping[str, Any]:
+        wire = await self._wire()
+        info: dict[str, str] = {}
+        for section in ("server", "memory", "persistence"):
+            info |= parse_info(await wire.command("INFO", section))
+        return {
+            "version": info.get("valkey_version") or info.get("redis_version", ""),
+            "name": info.get("server_name", "redis"),
+            "run_id": info.get("run_id", ""),
+            "policy": info.get("maxmemory_policy", ""),
+            "used_memory": int(info.get("used_memory", 0)),
+            "maxmemory": int(info.get("maxmemory", 0)),
+            "aof": info.get("aof_enabled") == "1",
+        }
+
+    # --- people
+
+    async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
+        return await self._run(operator_calls.set_paused(self.keys(queue), expected=expected, wanted=wanted))
+
+    async def get(self, queue: QueueName, job_id: str) -> JobView | None:
+        return await self._run(views.get(self.keys(queue), job_id))
+
+    async def list(
+        self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
+    ) -> builtins.list[JobView]:
+        return await self._run(views.list_jobs(self.keys(queue), state, offset, limit))
+
+    async def stats(self, queue: QueueName) -> QueueStats:
+        return await self._run(views.stats(self.keys(queue)))
+
+    async def cancel(self, queue: QueueName, job_id: str) -> str:
+        return await self._run(operator_calls.cancel(self.keys(queue), job_id))
+
+    async def queues(self, namespace: str) -> builtins.list[QueueName]:
+        wire = await self._wire()
+        found = await wire.command("HKEYS", queues_key(namespace))
+        return sorted((QueueName(namespace, name.decode()) for name in found), key=str)
+
+    async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
+        return await self._connected().events.read(self.keys(queue), since, block_s)
 
 
 class _Parts:
@@ -189,9 +380,12 @@ class _Parts:
         pace = Pace()
         self.commands = Commands(connector, pace)
         self.waiters = Waiters(connector, pace, self.commands)
+        self.events = EventReads(connector, pace)
+        # Its own pace: a subscription that is refused must not slow the rest.
+        self.listening = Pace()
 
 
-def enqueue_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
+def enqueue_batches(jobs: Sequence[NewJob]) -> builtins.list[Sequence[NewJob]]:
     """`jobs` in order, in chunks of at most 256 and 1 MiB; a larger job travels alone."""
     batches: list[Sequence[NewJob]] = []
     first = size = 0

@@ -10,12 +10,10 @@ import asyncio
 from typing import Any
 
 from dockwork.core.keys import QueueKeys
-from dockwork.errors import AccessDenied, DockworkError, OutcomeUnknown, StoreUnavailable
+from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
 from dockwork.store.connections import Commands, Connector, Pace, Wire, pack
+from dockwork.store.listening import LATE_S, open_paced
 from dockwork.store.protocol import Wake
-
-#: A blocking read that is this much later than its end is a dead connection (RT-127).
-LATE_S = 5.0
 
 
 class _Waiter:
@@ -74,14 +72,7 @@ class Waiters:
     async def _open(self, old: Wire | None) -> Wire:
         if old is not None:
             await old.close()
-        await self._pace.wait()
-        try:
-            wire = await Wire.connect(self._connector, scripts=False)
-        except (StoreUnavailable, AccessDenied) as error:
-            self._pace.failed(error)
-            raise
-        self._pace.succeeded()
-        return wire
+        return await open_paced(self._connector, self._pace)
 
     def _popped(self, waiter: _Waiter, keys: QueueKeys, pop: asyncio.Future[Any]) -> None:
         if waiter.watchers or pop.cancelled() or pop.exception() is not None or pop.result() is None:

@@ -6,6 +6,7 @@
 --- @include "promote_due"
 --- @include "reap_ended"
 --- @include "quiesced"
+--- @include "earliest"
 --- @include "take_from"
 --- @include "take_parked"
 -- The claim: promotes, reaps, then leases at most `W.places` jobs to `W.owner` in the order of RT-071. Answers
@@ -44,7 +45,7 @@ local function take(K, S, W)
     tally(S.leased, W.pod, count)
     tally(S.stats, "claimed", count)
   end
-  local next_at = (due and ends and math.min(due, ends)) or due or ends
+  local next_at = earliest(earliest(due, ends), S.next_tick)
   local head = {next_at and whole(next_at) or false, T.more and 1 or 0, refused, S.revision}
   for i = 1, count do
     head[4 + i] = T.rows[i]

@@ -1,0 +1,49 @@
+-- Cancels one job: a waiting one ends here, a running one gets a flag and its worker a nudge.
+-- KEYS[1]   meta          hash
+-- KEYS[2]   ready         zset
+-- KEYS[3]   prio          zset
+-- KEYS[4]   delayed       zset
+-- KEYS[5]   cancelled     zset
+-- KEYS[6]   expiry        zset
+-- KEYS[7]   wake          zset
+-- KEYS[8]   cold          string
+-- KEYS[9]   events        stream
+-- KEYS[10]  stats         hash
+-- KEYS[11]  parked        hash
+-- KEYS[12]  minutes       prefix
+-- KEYS[13]  records       prefix
+-- KEYS[14]  parked_types  prefix
+-- KEYS[15]  nudges        prefix
+-- ARGV[1]   job_id        str
+-- Returns   {"ok", said}    "cancelled" | "flagged" | "too_late" | "missing"
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], cancelled = KEYS[5],
+  expiry = KEYS[6], wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], parked = KEYS[11],
+  minutes = KEYS[12], records = KEYS[13], parked_types = KEYS[14], nudges = KEYS[15]}
+--- @include "open"
+--- @include "record_key"
+--- @include "when_full"
+--- @include "leave_index"
+--- @include "to_dead"
+--- @include "nudge"
+--- @include "finish"
+local S = open(K)
+if S.wrong then return S.wrong end
+local id = ARGV[1]
+local key = record_key(K.records, id)
+local R = redis.call("HMGET", key, "s", "pt", "b", "x", "w")
+local state = R[1]
+if not state then return {"ok", "missing"} end
+if state == "active" or state == "processing" then
+  when_full(K, S)
+  redis.call("HSET", key, "cx", "1")
+  nudge(K, R[5], "cancel " .. id)
+  return {"ok", "flagged"}
+end
+if state ~= "ready" and state ~= "prioritized" and state ~= "delayed" and state ~= "parked" then
+  return {"ok", "too_late"}
+end
+leave_index(K, S, id, state, R[2])
+if R[4] then S.unexpiry[1] = id end
+to_dead(K, S, id, "cancelled", "", tonumber(R[3]) or 0)
+finish(K, S)
+return {"ok", "cancelled"}

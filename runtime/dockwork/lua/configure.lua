@@ -1,0 +1,56 @@
+-- Writes the queue-level options, unless another Queue object owns this queue; then nothing is written.
+-- KEYS[1]   meta      hash
+-- KEYS[2]   ready     zset
+-- KEYS[3]   prio      zset
+-- KEYS[4]   wake      zset
+-- KEYS[5]   cold      string
+-- KEYS[6]   owner     string    operator, namespace, name, uid, a line each; 5 min
+-- ARGV[1]   operator  str   uid of the operator's Lease; "" = written by no operator
+-- ARGV[2]   namespace str   of the Queue object
+-- ARGV[3]   name      str
+-- ARGV[4]   uid       str
+-- ARGV[5]   generation int
+-- ARGV[6+]  field, value    of meta; "" = the default
+-- Returns   {"ok", "written", revision} | {"ok", "owned", operator, namespace, name, uid}
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], wake = KEYS[4], cold = KEYS[5], owner = KEYS[6]}
+--- @include "open"
+--- @include "whole"
+--- @include "when_full"
+--- @include "post_markers"
+--- @include "other_owner"
+local S = open(K)
+if S.wrong then return S.wrong end
+local other = other_owner(K, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+if other then return {"ok", "owned", other[1], other[2], other[3], other[4]} end
+local names = {}
+for i = 6, #ARGV, 2 do
+  names[#names + 1] = ARGV[i]
+end
+local old, put, drop = redis.call("HMGET", K.meta, unpack(names)), {}, {}
+for i = 1, #names do
+  local value = ARGV[2 * i + 5]
+  if value == "" and old[i] then
+    drop[#drop + 1] = names[i]
+  elseif value ~= "" and value ~= old[i] then
+    put[#put + 1], put[#put + 2] = names[i], value
+  end
+end
+local waiting = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio)
+when_full(K, S)
+if ARGV[1] ~= "" then
+  redis.call("SET", K.owner, table.concat({ARGV[1], ARGV[2], ARGV[3], ARGV[4]}, "\n"), "PX", "300000")
+  redis.call("HSET", K.meta, "schema", "1", "gen", ARGV[5])
+end
+if #put > 0 or #drop > 0 then
+  S.revision = S.revision + 1
+  put[#put + 1], put[#put + 2] = "rev", whole(S.revision)
+  put[#put + 1], put[#put + 2] = "schema", "1"
+  redis.call("HSET", K.meta, unpack(put))
+  if #drop > 0 then redis.call("HDEL", K.meta, unpack(drop)) end
+  local held = redis.call("HGET", K.meta, "held")
+  if S.held and not held then
+    S.held = false
+    post_markers(K, S, waiting)
+  end
+end
+return {"ok", "written", S.revision}

@@ -1,0 +1,33 @@
+--- @include "record_key"
+--- @include "ids_across"
+-- The ids of one state from `offset` on, `limit` at most.
+local function ids_in(K, S, state, offset, limit)
+  local last = offset + limit - 1
+  if state == "active" or state == "processing" then
+    -- One index has both; the record says which. Looks at 1000 leases at most.
+    local ids, found = redis.call("ZRANGE", K.lease, 0, 999), {}
+    for i = 1, #ids do
+      if redis.call("HGET", record_key(K.records, ids[i]), "s") == state then
+        found[#found + 1] = ids[i]
+      end
+    end
+    local page = {}
+    for i = offset + 1, math.min(#found, last + 1) do
+      page[#page + 1] = found[i]
+    end
+    return page
+  elseif state == "parked" then
+    local keys = {}
+    for i, name in ipairs(redis.call("HKEYS", K.parked)) do
+      keys[i] = record_key(K.parked_types, name)
+    end
+    return ids_across(keys, offset, limit)
+  elseif state == "paused" then
+    return S.paused and ids_across({K.prio, K.ready}, offset, limit) or {}
+  elseif state == "ready" or state == "delayed" then
+    return redis.call("ZRANGE", K[state], offset, last)
+  elseif state == "prioritized" then
+    return redis.call("ZRANGE", K.prio, offset, last)
+  end
+  return redis.call("ZREVRANGE", K[state], offset, last)
+end

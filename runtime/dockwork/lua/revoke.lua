@@ -1,0 +1,61 @@
+-- Takes back all jobs of one owner that is gone: evicted (charged nothing) or died by itself (the delivery counts).
+-- KEYS[1]   meta        hash
+-- KEYS[2]   ready       zset
+-- KEYS[3]   prio        zset
+-- KEYS[4]   lease       zset
+-- KEYS[5]   dead        zset
+-- KEYS[6]   expiry      zset
+-- KEYS[7]   wake        zset
+-- KEYS[8]   cold        string
+-- KEYS[9]   events      stream
+-- KEYS[10]  stats       hash
+-- KEYS[11]  type_stats  hash
+-- KEYS[12]  leased      hash
+-- KEYS[13]  workers     hash
+-- KEYS[14]  minutes     prefix
+-- KEYS[15]  records     prefix
+-- KEYS[16]  outputs     prefix
+-- KEYS[17]  receipts    prefix
+-- KEYS[18]  nudges      prefix
+-- ARGV[1]   owner       str
+-- ARGV[2]   cause       str   "evicted" | "died"
+-- ARGV[3]   exit        str   how the container ended, for the job, or ""
+-- ARGV[4]   from        int   rank in leases to go on from
+-- Returns   {"ok", revoked, next}    next: the rank to go on from, -1 at the end; looks at 1000 leases a call
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], lease = KEYS[4], dead = KEYS[5], expiry = KEYS[6],
+  wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], type_stats = KEYS[11], leased = KEYS[12],
+  workers = KEYS[13], minutes = KEYS[14], records = KEYS[15], outputs = KEYS[16], receipts = KEYS[17],
+  nudges = KEYS[18]}
+--- @include "open"
+--- @include "record_key"
+--- @include "remove_all"
+--- @include "put_back"
+--- @include "finish"
+local S = open(K)
+if S.wrong then return S.wrong end
+local owner, died, from = ARGV[1], ARGV[2] == "died", tonumber(ARGV[4])
+local all, ids, records = redis.call("ZRANGE", K.lease, from, from + 999), {}, {}
+for i = 1, #all do
+  local R = redis.call("HMGET", record_key(K.records, all[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
+    "cx", "e")
+  if R[7] == owner then
+    ids[#ids + 1], records[#records + 1] = all[i], R
+  end
+end
+local how = {cause = died and "died" or "revoked", charge = died, stalled = died, reason = not died and "revoked"}
+if #ids > 0 then
+  remove_all(K.lease, ids)
+  S.wrote = true
+  for i = 1, #ids do
+    if ARGV[3] ~= "" then
+      redis.call("HSET", record_key(K.outputs, ids[i]), "exit", ARGV[3])
+      redis.call("HSET", record_key(K.records, ids[i]), "o", "1")
+    end
+    put_back(K, S, ids[i], records[i], how)
+  end
+  finish(K, S)
+end
+if #all == 1000 then return {"ok", #ids, from + 1000 - #ids} end
+redis.call("HDEL", K.workers, owner)
+redis.call("UNLINK", record_key(K.receipts, owner), record_key(K.nudges, owner))
+return {"ok", #ids, -1}

@@ -1,0 +1,52 @@
+-- One look at a queue for the scaling loop.
+-- KEYS[1]   meta      hash
+-- KEYS[2]   ready     zset
+-- KEYS[3]   prio      zset
+-- KEYS[4]   delayed   zset
+-- KEYS[5]   lease     zset
+-- KEYS[6]   dead      zset
+-- KEYS[7]   cron_at   zset
+-- KEYS[8]   wake      zset
+-- KEYS[9]   cold      string
+-- KEYS[10]  stats     hash
+-- KEYS[11]  types     hash
+-- KEYS[12]  parked    hash
+-- KEYS[13]  workers   hash
+-- KEYS[14]  quiesce   hash
+-- KEYS[15]  leased    hash
+-- KEYS[16]  owner     string
+-- KEYS[17]  records   prefix
+-- ARGV[1]   horizon_ms int  due within it counts as due soon
+-- ARGV[2]   template  str   hash of the pod template, or ""
+-- ARGV[3]   channel   str   "" or: mark the queue cold for 60 s, the first claimable job publishes here
+-- Returns   {"ok", now_ms, counts, flags, stats, parked, workers, quiesce, leased, owner|nil}
+--           counts: ready, prioritized, delayed, due, due_soon, active, parked, dead, bytes, oldest_ms
+--           flags: paused, held, closed, template_known, generation
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], dead = KEYS[6],
+  cron_at = KEYS[7], wake = KEYS[8], cold = KEYS[9], stats = KEYS[10], types = KEYS[11], parked = KEYS[12],
+  workers = KEYS[13], quiesce = KEYS[14], leased = KEYS[15], owner = KEYS[16], records = KEYS[17]}
+--- @include "open"
+--- @include "whole"
+--- @include "when_full"
+--- @include "oldest_wait"
+local S = open(K)
+if S.wrong then return S.wrong end
+local horizon = S.ms + tonumber(ARGV[1])
+local due = redis.call("ZCOUNT", K.delayed, "-inf", whole(S.ms * 1024 + 1023))
+local soon = redis.call("ZCOUNT", K.delayed, "-inf", whole(horizon * 1024 + 1023))
+  + redis.call("ZCOUNT", K.cron_at, "-inf", whole(horizon))
+local ready, prio = redis.call("ZCARD", K.ready), redis.call("ZCARD", K.prio)
+local counts = {ready, prio, redis.call("ZCARD", K.delayed), due, soon, redis.call("ZCARD", K.lease), S.parked,
+  redis.call("ZCARD", K.dead), whole(S.bytes), whole(oldest_wait(K, S))}
+local known = 0
+if ARGV[2] ~= "" then known = redis.call("HEXISTS", K.types, "@" .. ARGV[2]) end
+local generation = redis.call("HGET", K.meta, "gen") or "0"
+local flags = {S.paused and 1 or 0, S.held and 1 or 0, S.closed and 1 or 0, known, generation}
+local reply = {"ok", S.now, counts, flags, redis.call("HGETALL", K.stats), redis.call("HGETALL", K.parked),
+  redis.call("HGETALL", K.workers), redis.call("HGETALL", K.quiesce), redis.call("HGETALL", K.leased),
+  redis.call("GET", K.owner)}
+if ARGV[3] ~= "" then
+  when_full(K, S)
+  redis.call("SET", K.cold, ARGV[3], "PX", "60000")
+end
+return reply

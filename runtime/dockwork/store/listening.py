@@ -1,0 +1,134 @@
+"""Long reads: the event stream of a queue, and the word that a cold queue has work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from redis import exceptions as redis_errors
+
+from dockwork.core.keys import WAKE_CHANNEL_PREFIX, QueueKeys, QueueName
+from dockwork.errors import AccessDenied, InvalidValue, OutcomeUnknown, StoreUnavailable
+from dockwork.store.connections import LOST, Connector, Pace, Wire, connect_error
+from dockwork.store.protocol import Event
+from dockwork.store.views import read_event
+
+#: A blocking read that is this much later than its end is a dead connection (RT-127).
+LATE_S = 5.0
+#: A silent subscription is asked for a sign of life so often, and given up after twice that.
+PING_S = 10.0
+#: Entries in one read of the stream.
+EVENTS_AT_ONCE = 1000
+
+
+class EventReads:
+    """Blocking connections for `events`: one per reader at a time, kept for the next."""
+
+    def __init__(self, connector: Connector, pace: Pace) -> None:
+        self._connector = connector
+        self._pace = pace
+        self._idle: list[Wire] = []
+        self._busy: set[Wire] = set()
+
+    async def read(self, keys: QueueKeys, since: str, block_s: float) -> list[Event]:
+        """Entries after `since` (an entry's id, ``0``, or ``$`` for what comes from now on)."""
+        wire = await self._take()
+        self._busy.add(wire)
+        try:
+            command: list[bytes | str | int] = ["XREAD", "COUNT", EVENTS_AT_ONCE]
+            if block_s > 0:
+                command += ["BLOCK", max(1, int(block_s * 1000))]
+            command += ["STREAMS", keys.events, since]
+            reply = await wire.command(*command, timeout_s=block_s + LATE_S)
+        except OutcomeUnknown as error:
+            # Reading changes nothing, so nothing is unknown.
+            await wire.close()
+            raise StoreUnavailable(f"events: {error}") from error
+        except BaseException:
+            # A read that was cancelled may still be answered; its connection is no use to the next reader.
+            await wire.close()
+            raise
+        finally:
+            self._busy.discard(wire)
+        self._idle.append(wire)
+        return [] if reply is None else [read_event(entry) for entry in reply[0][1]]
+
+    async def _take(self) -> Wire:
+        while self._idle:
+            wire = self._idle.pop()
+            if wire.alive:
+                return wire
+            await wire.close()
+        return await open_paced(self._connector, self._pace)
+
+    async def close(self) -> None:
+        for wire in [*self._idle, *self._busy]:
+            await wire.close()
+        self._idle.clear()
+
+
+async def open_paced(connector: Connector, pace: Pace) -> Wire:
+    """A blocking wire, in its turn of the back-off. Raises StoreUnavailable, AccessDenied."""
+    await pace.wait()
+    try:
+        wire = await Wire.connect(connector, scripts=False)
+    except (StoreUnavailable, AccessDenied) as error:
+        pace.failed(error)
+        raise
+    pace.succeeded()
+    return wire
+
+
+async def listen(connector: Connector, pace: Pace) -> AsyncIterator[QueueName]:
+    """Queues that said so when their first claimable job came; connects again for ever.
+
+    What is published while no connection is there is lost: whoever needs certainty looks by itself now and then.
+    """
+    while True:
+        await pace.wait()
+        try:
+            async for queue in _subscription(connector, pace):
+                yield queue
+        except (StoreUnavailable, AccessDenied) as error:
+            pace.failed(error)
+
+
+async def _subscription(connector: Connector, pace: Pace) -> AsyncIterator[QueueName]:
+    connection = connector.asynchronous()
+    try:
+        await connection.connect()
+        await connection.send_command("PSUBSCRIBE", f"{WAKE_CHANNEL_PREFIX}*")
+        pace.succeeded()
+        silent = 0
+        while silent < 2:
+            reading = asyncio.ensure_future(connection.read_response(disable_decoding=True))
+            try:
+                while not (await asyncio.wait({reading}, timeout=PING_S))[0] and silent < 2:
+                    silent += 1
+                    await connection.send_command("PING", check_health=False)
+                if not reading.done():
+                    break
+                silent = 0
+                queue = _queue_of(reading.result())
+            finally:
+                if not reading.done():
+                    reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+            if queue is not None:
+                yield queue
+        raise StoreUnavailable("the subscription went silent", "timeout")
+    except (redis_errors.RedisError, *LOST) as error:
+        raise connect_error(error, str(connector)) from error
+    finally:
+        await connection.disconnect(nowait=True)
+
+
+def _queue_of(message: Any) -> QueueName | None:
+    """The queue of a published message; None for the other kinds of push, and for channels that are not ours."""
+    if not isinstance(message, list) or len(message) != 4 or message[0] != b"pmessage":
+        return None
+    try:
+        return QueueName.from_tag(message[2].decode().removeprefix(WAKE_CHANNEL_PREFIX))
+    except (InvalidValue, UnicodeDecodeError):
+        return None
