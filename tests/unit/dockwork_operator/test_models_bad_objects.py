@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from dockwork_operator.decide.manifests import RedisDefaults, render_children
 from dockwork_operator.models.cronjobs import CronJob, parse_cronjob
 from dockwork_operator.models.objects import Refused
