@@ -148,7 +148,7 @@ def a_world(queue: Queue, **facts: Any) -> QueueSeen:
 def a_memory(queue: Queue | None = None, **facts: Any) -> Memory:
     """A process that has decided for this Queue for an hour."""
     queue = queue or a_queue()
-    memory = seed_memory({}, queue.spec.scaling.expected_duration, LONG_AGO)
+    memory = seed_memory({}, queue.spec.scaling.expected_duration, LONG_AGO + timedelta(seconds=1))
     made: dict[str, Any] = {
         "redis_reached": True,
         "run_id": RUN,

@@ -156,9 +156,10 @@ def tick(
     figure = demanded(load, rates, policy)
     raw = figure.pods
     window = _window(window, raw, now - policy.window, now)
-    if raw < load.current:
-        figure = _held_back(figure, load.current, window, warm)
+    # The minimum comes before the wait: where it binds, nothing is waited for.
     figure = figure.changed(max(figure.pods, policy.least), Reason.MIN_REPLICAS)
+    if figure.pods < load.current:
+        figure = _held_back(figure, load.current, window, warm)
     figure = figure.changed(min(figure.pods, policy.most), Reason.MAX_REPLICAS)
     reason = figure.reason
     if figure.pods == load.current and reason in _SOURCES:
@@ -265,7 +266,8 @@ def _held_back(
     """Down only to the largest figure of the window, and not at all before a window is full."""
     if not warm:
         return figure.changed(current, Reason.WARMING_UP)
-    return figure.changed(min(current, max(pods for _, pods in window)), Reason.STABILIZING)
+    largest = max(figure.pods, *(pods for _, pods in window))
+    return figure.changed(min(current, largest), Reason.STABILIZING)
 
 
 # --- without a sample, and without a formula ---------------------------------------------------------------

@@ -1,0 +1,303 @@
+"""The table of situations: which conditions hold, and what tools such as `kubectl wait` and helm make of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import pytest
+
+from dockwork_operator.decide.memory import Memory
+from dockwork_operator.decide.plan import ApplyFailure, FailureKind
+from dockwork_operator.decide.queue import decide_queue
+from dockwork_operator.decide.seen import (
+    ConditionSeen,
+    ContainerEnd,
+    ContainerSeen,
+    QueueSeen,
+    RedisFailure,
+    ServerSeen,
+)
+from dockwork_operator.models.objects import Refused
+from dockwork_operator.models.queues import Queue
+from support.decisions import (
+    LONG_AGO,
+    NOW,
+    a_deployment,
+    a_memory,
+    a_pod,
+    a_queue,
+    a_sample,
+    a_worker,
+    a_world,
+    conditions,
+    message,
+    redis,
+)
+
+QUEUE = a_queue()
+BAD = Refused(field="spec.worker.slots", expected="a whole number from 1 to 1000", got="0")
+DOWN = redis(failure=RedisFailure.CONNECT_FAILED, message="connection refused")
+READY = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "AsDeclared",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+def kstatus(found: dict[str, tuple[str, str]]) -> str:
+    """What kstatus computes of these conditions (observedGeneration is the object's)."""
+    if found.get("Reconciling", ("", ""))[0] == "True":
+        return "InProgress"
+    if found.get("Stalled", ("", ""))[0] == "True":
+        return "Failed"
+    return "InProgress" if found["Ready"][0] != "True" else "Current"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A situation of the table, and what must hold in it. `says` wins over the four columns' defaults."""
+
+    name: str
+    world: QueueSeen
+    memory: Memory = field(default_factory=a_memory)
+    queue: Queue | Refused = QUEUE
+    accepted: bool = True
+    ready: bool = True
+    reconciling: str = ""
+    stalled: str = ""
+    says: dict[str, tuple[str, str]] = field(default_factory=dict)
+    kstatus: str = "Current"
+
+
+OLD_POD = a_pod("old", template_hash="before", replica_set="rs-0")
+OVERDUE = {
+    "Progressing": ConditionSeen(type="Progressing", status="False", reason="ProgressDeadlineExceeded")
+}
+CRASHING = ContainerSeen(
+    name="worker",
+    restarts=4,
+    running=False,
+    waiting="CrashLoopBackOff",
+    last_end=ContainerEnd(exit_code=3, reason="Error"),
+)
+UNREADY = a_memory(not_ready_since=NOW - timedelta(minutes=3))
+
+ROWS = (
+    Row(name="steady at 0 pods", world=a_world(QUEUE), says={"ScalingActive": ("True", "Auto")}),
+    Row(
+        name="steady with pods",
+        world=a_world(
+            QUEUE,
+            deployment=a_deployment(QUEUE, 1),
+            pods=(a_pod("a"),),
+            redis=redis(a_sample(active=4, workers=(a_worker("a", busy=4),))),
+        ),
+        says={"Progressing": ("False", "Complete"), "Degraded": ("False", "None")},
+    ),
+    Row(
+        name="max binds",
+        world=a_world(QUEUE, redis=redis(a_sample(ready=99_999))),
+        says={"ScalingLimited": ("True", "MaxReplicas")},
+    ),
+    Row(
+        name="stranded",
+        world=a_world(QUEUE, redis=redis(a_sample(parked=1, parked_types={"mail.fax": 1}))),
+        memory=a_memory(stranded_since=NOW - timedelta(seconds=61)),
+        says={"StrandedJobs": ("True", "UnknownType")},
+    ),
+    Row(
+        name="unsafe Redis: eviction",
+        world=a_world(QUEUE, redis=replace(redis(), server=ServerSeen(version="7", policy="allkeys-lru"))),
+        says={"RedisSafe": ("False", "EvictionPolicy")},
+    ),
+    Row(
+        name="unsafe Redis: memory",
+        world=a_world(QUEUE, redis=replace(redis(), server=ServerSeen(version="7", memory_percent=81))),
+        says={"RedisSafe": ("False", "MemoryHigh")},
+    ),
+    Row(
+        name="new, children being made",
+        world=a_world(QUEUE, deployment=None, children=()),
+        ready=False,
+        reconciling="Creating",
+        says={"Ready": ("False", "WorkersUnavailable")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="bad spec",
+        world=a_world(QUEUE, redis=redis()),
+        queue=BAD,
+        accepted=False,
+        ready=False,
+        stalled="NotAccepted",
+        says={"Accepted": ("False", "InvalidField"), "ScalingActive": ("False", "NotAccepted")},
+        kstatus="Failed",
+    ),
+    Row(
+        name="Redis never reached",
+        world=a_world(QUEUE, deployment=None, children=(), redis=DOWN),
+        memory=a_memory(redis_reached=False, run_id="", configured=None, owned=False),
+        ready=False,
+        says={"Ready": ("False", "FirstContact"), "RedisReachable": ("False", "ConnectFailed")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="Redis lost later",
+        world=a_world(QUEUE, deployment=a_deployment(QUEUE, 2), redis=DOWN),
+        says={
+            "RedisReachable": ("False", "ConnectFailed"),
+            "ScalingActive": ("False", "RedisUnreachable"),
+        },
+    ),
+    Row(
+        name="rolling",
+        world=a_world(QUEUE, deployment=a_deployment(QUEUE, 2), pods=(a_pod("a"), OLD_POD)),
+        reconciling="RolloutInProgress",
+        says={"Progressing": ("True", "RolloutInProgress")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="deadline passed, old pods serve",
+        world=a_world(
+            QUEUE,
+            deployment=a_deployment(QUEUE, 1, conditions=OVERDUE),
+            pods=(OLD_POD, a_pod("new", ready=False)),
+        ),
+        stalled="ProgressDeadlineExceeded",
+        says={"Progressing": ("False", "ProgressDeadlineExceeded")},
+        kstatus="Failed",
+    ),
+    Row(
+        name="wanted > 0, no pod ready for 3 min",
+        world=a_world(QUEUE, deployment=a_deployment(QUEUE, 1), pods=(a_pod("a", ready=False),)),
+        memory=UNREADY,
+        ready=False,
+        says={"Ready": ("False", "WorkersUnavailable"), "Degraded": ("False", "None")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="wanted > 0, no pod ready for 3 min, crashing",
+        world=a_world(
+            QUEUE,
+            deployment=a_deployment(QUEUE, 1),
+            pods=(a_pod("a", ready=False, containers=(CRASHING,)),),
+        ),
+        memory=UNREADY,
+        ready=False,
+        says={"Ready": ("False", "WorkersUnavailable"), "Degraded": ("True", "CrashLoop")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="403 on an apply",
+        world=a_world(QUEUE, status={"conditions": [READY], "observedGeneration": 1}),
+        memory=a_memory(
+            failure=ApplyFailure(
+                kind=FailureKind.FORBIDDEN, message="no", verb="patch", resource="deployments.apps"
+            )
+        ),
+        stalled="Forbidden",
+        says={"Ready": ("True", "AsDeclared"), "Degraded": ("True", "Forbidden")},
+        kstatus="Failed",
+    ),
+)
+
+
+@pytest.mark.covers("OP-110", "OP-111")
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_the_conditions_of_each_situation(row: Row) -> None:
+    got = conditions(decide_queue(row.queue, row.world, row.memory, NOW))
+
+    assert got["Accepted"][0] == str(row.accepted)
+    assert got["Ready"][0] == str(row.ready)
+    assert got.get("Reconciling") == (("True", row.reconciling) if row.reconciling else None)
+    assert got.get("Stalled") == (("True", row.stalled) if row.stalled else None)
+    assert {kind: got[kind] for kind in row.says} == row.says
+    assert kstatus(got) == row.kstatus
+
+
+@pytest.mark.covers("OP-110")
+def test_a_forbidden_apply_names_verb_and_resource() -> None:
+    row = next(row for row in ROWS if row.name == "403 on an apply")
+
+    plan = decide_queue(row.queue, row.world, row.memory, NOW)
+
+    assert message(plan, "Stalled") == "the operator may not patch deployments.apps: no"
+
+
+@pytest.mark.covers("OP-111")
+@pytest.mark.parametrize("failure", list(RedisFailure))
+def test_a_lost_redis_never_flips_ready_though_it_turns_all_pods_unready(failure: RedisFailure) -> None:
+    world = a_world(
+        QUEUE,
+        deployment=a_deployment(QUEUE, 2),
+        pods=(a_pod("a", ready=False), a_pod("b", ready=False)),
+        redis=redis(failure=failure, message="gone"),
+    )
+    memory = a_memory(redis_lost_since=LONG_AGO, not_ready_since=LONG_AGO)
+
+    got = conditions(decide_queue(QUEUE, world, memory, NOW))
+
+    assert got["Ready"] == ("True", "AsDeclared")
+    assert got["RedisReachable"] == ("False", str(failure))
+
+
+@pytest.mark.covers("OP-110")
+def test_every_condition_names_the_generation_it_speaks_of() -> None:
+    queue = a_queue(7)
+    plan = decide_queue(queue, a_world(queue), a_memory(queue), NOW)
+
+    assert plan.status is not None
+    assert plan.status["observedGeneration"] == 7
+    assert {c["observedGeneration"] for c in plan.status["conditions"]} == {7}
+
+
+@pytest.mark.covers("OP-110")
+def test_a_transition_time_moves_only_with_the_status() -> None:
+    stored = [
+        {**READY, "reason": "Old"},
+        {**READY, "type": "RedisReachable", "status": "False", "reason": "Timeout"},
+    ]
+    world = a_world(QUEUE, status={"conditions": stored, "observedGeneration": 1})
+
+    plan = decide_queue(QUEUE, world, a_memory(), NOW)
+
+    assert plan.status is not None
+    times = {c["type"]: c["lastTransitionTime"] for c in plan.status["conditions"]}
+    assert times["Ready"] == "2026-01-01T00:00:00Z"
+    assert times["RedisReachable"] == "2026-03-02T12:00:00Z"
+
+
+@pytest.mark.covers("OP-101")
+def test_pods_that_the_cluster_refuses_are_reported_in_its_words() -> None:
+    words = 'pods "mail-worker-1" is forbidden: violates PodSecurity "restricted:latest"'
+    refused = ConditionSeen(type="ReplicaFailure", status="True", reason="FailedCreate", message=words)
+    deployment = a_deployment(QUEUE, 1, conditions={"ReplicaFailure": refused})
+
+    plan = decide_queue(QUEUE, a_world(QUEUE, deployment=deployment), a_memory(), NOW)
+
+    assert conditions(plan)["Degraded"] == ("True", "ApplyRejected")
+    assert message(plan, "Degraded") == words
+
+
+@pytest.mark.covers("OP-101")
+def test_a_rejected_apply_is_reported_in_the_servers_words() -> None:
+    failure = ApplyFailure(kind=FailureKind.REJECTED, message="exceeded quota: pods")
+
+    plan = decide_queue(QUEUE, a_world(QUEUE), a_memory(failure=failure), NOW)
+
+    assert conditions(plan)["Degraded"] == ("True", "ApplyRejected")
+    assert conditions(plan)["Ready"] == ("False", "ApplyFailed")
+    assert message(plan, "Ready") == "exceeded quota: pods"
+
+
+def test_why_no_pod_is_ready_is_said_in_ready() -> None:
+    row = next(row for row in ROWS if row.name.endswith("crashing"))
+
+    plan = decide_queue(row.queue, row.world, row.memory, NOW)
+
+    assert message(plan, "Ready") == (
+        "no worker pod has been ready for 3 min: CrashLoopBackOff (exit code 3, Error) (a)"
+    )
+    assert message(plan, "Degraded") == "container worker of pod a ends again and again (exit code 3, Error)"
