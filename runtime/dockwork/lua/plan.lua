@@ -16,7 +16,7 @@
 -- ARGV[9]   entry       json    policies and whether it is suspended, without the envelope
 -- ARGV[10]  envelope    bytes
 -- ARGV[11+] instants    int     ms, rising; at most 2,000
--- Returns   {"ok", cursor_ms, next_ms} | {"stale", ""}    next_ms: 0 = none
+-- Returns   {"ok", "put" | "stale"}
 local K = {meta = KEYS[1], wake = KEYS[2], cron = KEYS[3], cron_at = KEYS[4], plans = KEYS[5]}
 local uid, mode, generation, hash = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local reset, decided, from = ARGV[5] == "1", tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -31,20 +31,20 @@ local state, old = read_schedule(K, uid)
 local plan = record_key(K.plans, uid)
 local entry = mode == "put" and cjson.decode(ARGV[9]) or old
 if mode == "suspend" then
-  if not state then return {"stale", ""} end
+  if not state then return {"ok", "stale"} end
   state.suspended = true
   write_schedule(K, uid, state, entry)
-  return {"ok", whole(state.cursor), "0"}
+  return {"ok", "put"}
 end
 
 -- Stale: 1. an older generation of the object; 2. a refill of another schedule, or of none;
 -- 3. instants that begin later than the plan ends: what lies between would never be decided.
 if state and generation < state.generation or mode == "refill" and (not state or state.hash ~= hash) then
-  return {"stale", ""}
+  return {"ok", "stale"}
 end
 local anew = not state or state.hash ~= hash
 if not anew and not reset and not entry.every_ms and from > math.max(state.planned_to, state.cursor) then
-  return {"stale", ""}
+  return {"ok", "stale"}
 end
 
 if not state then
@@ -90,4 +90,5 @@ end
 for first = 1, #added, 1000 do
   redis.call("ZADD", plan, unpack(added, first, math.min(first + 999, #added)))
 end
-return {"ok", whole(state.cursor), whole(write_schedule(K, uid, state, entry) or 0)}
+write_schedule(K, uid, state, entry)
+return {"ok", "put"}

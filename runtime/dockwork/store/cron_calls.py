@@ -110,7 +110,7 @@ def _instants(instants_ms: Sequence[int]) -> Sequence[int]:
 
 
 def _planned(reply: list[Any]) -> str:
-    return "ok"
+    return {b"put": "ok", b"stale": "stale"}[reply[1]]
 
 
 def unplan(keys: QueueKeys, uid: str) -> Call[bool]:
