@@ -48,7 +48,10 @@ def write_archive(target: Path, images: Sequence[FolderImage]) -> None:
             config = image.config(digest)
             config_name = f"{hashlib.sha256(config).hexdigest()}.json"
             layer_name = f"{number}-{digest}/layer.tar"
-            archive.add(layer, layer_name)
+            member = tarfile.TarInfo(layer_name)
+            member.size = layer.stat().st_size
+            with layer.open("rb") as file:
+                archive.addfile(member, file)
             layer.unlink()
             _add_bytes(archive, config_name, config)
             manifest.append({"Config": config_name, "RepoTags": [image.tag], "Layers": [layer_name]})
