@@ -60,7 +60,7 @@ class CronJobReconciler:
         written_for, written_at = self._written.get(key, ("", None))
         world = await self._observer.observe(key, raw, sound, written_at if written_for == uid else None)
         self._kept_in.setdefault(key, {}).setdefault(uid, {}).update(world.ledgers)
-        plan = decide_cronjob(cronjob, world.seen, parts.now(), _ref(raw["metadata"]), uid)
+        plan = decide_cronjob(cronjob, world.seen, parts.now())
         held = not parts.pace.may_act(key, world.seen.generation)
         hands = CronHands(
             kube=parts.kube,

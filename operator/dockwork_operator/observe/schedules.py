@@ -125,6 +125,7 @@ def target_seen(raw: Mapping[str, Any]) -> TargetSeen:
         refusal = "" if accepted else condition.message
     queue = parse_queue(raw)
     return TargetSeen(
+        namespace=str(raw["metadata"]["namespace"]),
         child=child_seen(raw, "Queue"),
         accepted=accepted,
         refusal=refusal,
