@@ -1,4 +1,4 @@
-"""What somebody has to do for a queue now and then: promote, reap, expire, trim and tick.
+"""What somebody has to do for a queue now and then: promote, reap, expire, trim and tick, and plan schedules on.
 
 A claim does the first three by itself, and knows when it is next worth asking. This loop serves what nobody
 claims: a queue whose workers are all busy, or whose waiting jobs run out of time.
@@ -36,6 +36,7 @@ class Kept:
     buried: int = 0
     expired: int = 0
     trimmed: int = 0
+    refilled: tuple[str, ...] = ()
     ticked: tuple[Ticked, ...] = ()
 
 
@@ -48,11 +49,14 @@ class Upkeep:
 
     async def run_once(self) -> Kept:
         store, queue = self._lane.store, self._lane.name
+        refilled = await store.refill(queue)
         ticked = await store.tick(queue)
         promoted = await _repeat(lambda: store.promote(queue))
         returned, buried = await store.reap(queue)
         expired = await _repeat(lambda: store.expire(queue))
         trimmed = await _repeat(lambda: store.trim(queue))
+        if refilled:
+            log.info("plans_refilled", uids=refilled, queue=queue.queue)
         for each in ticked:
             log.info("ticked", uid=each.uid, outcome=each.outcome, reason=each.reason, ticked_job=each.job_id)
         return Kept(
@@ -61,6 +65,7 @@ class Upkeep:
             buried=buried,
             expired=expired,
             trimmed=trimmed,
+            refilled=tuple(refilled),
             ticked=tuple(ticked),
         )
 
