@@ -45,6 +45,8 @@ log = EventLog(__name__)
 
 STATUS_WRITES_PER_SECOND = 10.0
 CRDS_EVERY = 5.0
+#: Ends of all watches in so many seconds after which a new process is tried.
+ENDS_AT_MOST, ENDS_WITHIN = 5, 300.0
 #: Seconds that reconciles under way get at the end: what they wrote is then also in the status.
 FINISH_WITHIN = 3.0
 ACCESS_EVERY = 60.0
@@ -66,6 +68,8 @@ class Operator:
         self._stop = asyncio.Event()
         self._access: Access | None = None
         self._watches: Watches | None = None
+        self._watches_wanted = asyncio.Event()
+        self._ends: list[float] = []
         self.metrics = Metrics()
         self.health = Health(self.metrics)
         self.cache = Cache()
@@ -204,9 +208,11 @@ class Operator:
                 group.create_task(self.cronjobs.sweep(self._stop, self._leading), name="sweep"),
             ]
             workers = group.create_task(self.workers.run(), name="workers")
+            reviver = group.create_task(self._revive_watches(), name="watches")
             await self._stop.wait()
             await self.workers.finish(FINISH_WITHIN)
             workers.cancel()
+            reviver.cancel()
             await asyncio.gather(*tasks)
 
     async def _end(self) -> None:
@@ -270,10 +276,32 @@ class Operator:
         self.feed(resource, kind, dict(raw))
 
     def _watches_ended(self, error: BaseException | None) -> None:
+        """kopf ends all watches when one fails: what this process sees is old from here on, until new ones run."""
         if self._stop.is_set():
             return
-        # kopf ends all watches when one is refused: what this process sees is old from here on.
-        self.fail(f"the watches ended: {type(error).__name__ if error else 'without an error'}")
+        now = asyncio.get_running_loop().time()
+        self._ends = [at for at in self._ends if now - at < ENDS_WITHIN] + [now]
+        log.error("watches_ended", error=f"{type(error).__name__}: {error}" if error else "", times=len(self._ends))
+        if len(self._ends) >= ENDS_AT_MOST:
+            self.fail(f"the watches ended {len(self._ends)} times in {ENDS_WITHIN:.0f} s")
+        else:
+            self._watches_wanted.set()
+
+    async def _revive_watches(self) -> None:
+        """New watches for ended ones, and an audit for what was missed between the two."""
+        while not self._stop.is_set():
+            await self._watches_wanted.wait()
+            self._watches_wanted.clear()
+            try:
+                await self._renew_access()
+            except KubeError as error:
+                log.warning("access_unknown", error=str(error))
+                await self._sleep(1.0)
+                self._watches_wanted.set()
+                continue
+            if not self._stop.is_set():
+                self._watch()
+                await self.audit.run_once(judged=False)
 
     async def _find_access(self) -> bool:
         """Whether the namespaces that may be watched are others than before."""

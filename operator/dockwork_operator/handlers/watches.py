@@ -1,8 +1,8 @@
 """kopf delivers the watch events, and nothing else: each one is handed to the operator's own event loop.
 
 kopf runs in a thread with a loop of its own: at its end it cancels every task made in its loop after its start, and
-none of those may be ours. A watch that is refused ends all of kopf, so access is checked before, and the end of this
-thread ends the process.
+none of those may be ours. A watch that is refused ends all the others, so access is checked before, and the operator
+starts a new thread with new watches when they end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Scope:
 class Watches:
     """The thread in which kopf runs.
 
-    ended      called on the operator's loop when kopf ends without being asked to; the process must end then
+    ended      called on the operator's loop when the watches end without being asked to
     """
 
     def __init__(
@@ -86,15 +86,15 @@ class Watches:
         error: BaseException | None = None
         try:
             asyncio.run(self._operate())
-        except BaseException as caught:
+        except BaseException as caught:  # noqa: BLE001 -- whatever ends the watches must be told
             error = caught
-        if not self._stop.is_set():
-            self._hand_over(self._ended, error)
+        self._tell_end(error)
 
     async def _operate(self) -> None:
         registry = kopf.OperatorRegistry()
         _register(registry, self._deliver, self._login)
-        await kopf.operator(
+        before = asyncio.all_tasks()
+        tasks = await kopf.spawn_tasks(
             registry=registry,
             settings=kopf_settings(),
             identity=kopf_identity(self._identity),
@@ -103,6 +103,17 @@ class Watches:
             namespaces=self._scope.namespaces or (),
             stop_flag=self._stop,
         )
+        ending = asyncio.create_task(kopf.run_tasks(tasks, ignored=before), name="kopf")
+        # One watch that fails ends all of them, and then kopf may take minutes to end itself.
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        self._tell_end(next((e for task in done if not task.cancelled() and (e := task.exception())), None))
+        await ending
+
+    def _tell_end(self, error: BaseException | None) -> None:
+        """Once, and not when the end was asked for."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._hand_over(self._ended, error)
 
     def _deliver(self, resource: Resource, kind: str | None, raw: dict[str, Any]) -> None:
         self._hand_over(self._sink, resource, kind, raw)

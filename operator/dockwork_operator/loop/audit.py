@@ -51,6 +51,7 @@ class Audit:
         self._every = every.total_seconds()
         self._health = health
         self._metrics = metrics
+        self.grace = GRACE
 
     async def fill(self) -> None:
         """Put everything there is into the caches, once, before anything is decided."""
@@ -70,8 +71,8 @@ class Audit:
                     return
             await self.run_once()
 
-    async def run_once(self) -> int:
-        """How many objects the caches had wrong."""
+    async def run_once(self, *, judged: bool = True) -> int:
+        """How many objects the caches had wrong; `judged`: liveness depends on it."""
         wrong = 0
         for resource in WATCHED:
             try:
@@ -80,7 +81,8 @@ class Audit:
                 log.warning("audit_failed", resource=str(resource), error=str(error))
                 continue
             wrong += found
-            self._health.audited(resource, stale=found > 0)
+            if judged:
+                self._health.audited(resource, stale=found > 0)
         return wrong
 
     async def _differences(self, resource: Resource) -> int:
@@ -93,7 +95,7 @@ class Audit:
             suspects = self._suspects(resource, namespace, versions)
             if suspects:
                 # The list may simply be ahead of the watch.
-                await asyncio.sleep(GRACE)
+                await asyncio.sleep(self.grace)
                 suspects &= self._suspects(resource, namespace, versions)
             for name in sorted(suspects):
                 wrong += await self._mend(resource, name)
