@@ -18,6 +18,7 @@ from dockwork.core.cron import (
     InvalidSchedule,
     NeverFires,
     Overlap,
+    Planned,
     UnknownZone,
     load_zone,
     parse_schedule,
@@ -272,7 +273,7 @@ def _why_put(cronjob: CronJob, calendar: Calendar, seen: CronSeen, before: int |
         return "DataLost"
     if schedule.tzdata < tzdata_version():
         return "ZoneDataRenewed"
-    if _is_low(schedule, now_ms):
+    if _is_low(schedule, now_ms) and _more(calendar, schedule, now_ms).instants:
         return "PlanLow"
     if now_ms - schedule.refreshed_ms >= REFRESH_EVERY // timedelta(milliseconds=1):
         return "Refresh"
@@ -284,6 +285,12 @@ def _is_low(schedule: ScheduleSeen, now_ms: int) -> bool:
         return False
     reaches = timedelta(milliseconds=schedule.last_planned_ms - now_ms)
     return schedule.planned < PLAN_LOW or (reaches < PLAN_LOW_SPAN and schedule.planned < PLAN_LOW_COUNT)
+
+
+def _more(calendar: Calendar, schedule: ScheduleSeen, now_ms: int) -> Planned:
+    """What the plan lacks: nothing, for a schedule with many ticks at once and then a long pause."""
+    end_ms = max(schedule.cursor_ms, schedule.last_planned_ms)
+    return plan_ahead(calendar, _instant(end_ms), _instant(now_ms), known=schedule.planned)
 
 
 def _put(

@@ -192,6 +192,23 @@ def test_an_entry_of_a_newer_generation_is_left_alone() -> None:
     assert plan.actions == ()
 
 
+def test_a_burst_with_a_long_pause_after_it_is_not_planned_again_and_again() -> None:
+    # 120 ticks on Sunday morning and none for a week: Saturday evening the plan ends soon, and lacks nothing.
+    sunday = NOW_MS + 36 * HOUR_MS
+    entry = an_entry(
+        schedule_hash=hash_of("* 0-1 * * 0"),
+        next_ms=sunday,
+        refreshed_ms=sunday - HOUR_MS,
+        planned=120,
+        last_planned_ms=sunday + 119 * 60_000,
+    )
+    evening = LedgerSeen(now_ms=sunday - HOUR_MS, schedule=entry)
+
+    plan = decide_cronjob(a_cronjob(schedule="* 0-1 * * 0"), a_world(ledger=evening), NOW)
+
+    assert plan.actions == ()
+
+
 @pytest.mark.covers("OP-252")
 def test_after_a_long_absence_the_plan_goes_on_from_its_end() -> None:
     end = NOW_MS - 1200 * 60_000
