@@ -53,3 +53,15 @@ def shop(api: Api) -> str:
     """The namespace `shop`, shared by tests that only ask with dryRun."""
     assert api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shop"}}).code == 201
     return "shop"
+
+
+@pytest.fixture
+def restricted(api: Api) -> str:
+    """A namespace of the test's own that enforces restricted Pod Security."""
+    name = f"restricted-{next(_numbers)}"
+    labels = {
+        "pod-security.kubernetes.io/enforce": "restricted",
+        "pod-security.kubernetes.io/enforce-version": "latest",
+    }
+    assert api.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}}).code == 201
+    return name

@@ -163,7 +163,8 @@ def test_neither_side_is_changed_by_the_merge() -> None:
     ("fragment", "field"),
     [
         ({"spec": {"containers": [{"name": "worker", "startupProbe": {}}]}}, "spec.containers[worker].startupProbe"),
-        ({"spec": {"containers": [{"name": "worker", "readinessProbe": {}}]}}, "spec.containers[worker].readinessProbe"),
+        ({"spec": {"containers": [{"name": "worker", "readinessProbe": {}}]}},
+         "spec.containers[worker].readinessProbe"),
         ({"metadata": {"labels": {"dockwork.dev/track": "x"}}}, "metadata.labels[dockwork.dev/track]"),
         ({"metadata": {"labels": {"dockwork.dev/template-hash": "x"}}}, "metadata.labels[dockwork.dev/template-hash]"),
         ({"spec": {"securityContext": "none"}}, "spec.securityContext"),
