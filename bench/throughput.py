@@ -30,6 +30,7 @@ from typing import Any
 import redis
 
 from dockwork import App
+from dockwork.core.keys import QueueName
 
 QUEUE = "bench"
 WARM_UP = 2_000
@@ -139,7 +140,7 @@ async def drive(jobs: int, connection: redis.Redis, pid: int, seen: dict[str, fl
     """Warm up, store the jobs in a paused queue, resume it, and wait for the last end."""
     try:
         await run_all(range(-WARM_UP - 1, -1), WARM_UP)
-        store, queue = app.client.store, app.client.queue(QUEUE)
+        store, queue = app.client.store, QueueName("bench", QUEUE)
         await store.set_paused(queue, expected=False, wanted=True)
         stored = time.monotonic()
         await app.enqueue_many([noop.item(n=n, body=BODY) for n in range(jobs)], returning="counts")

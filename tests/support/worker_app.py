@@ -11,14 +11,26 @@ import os
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from dockwork import App, Backoff, Context
+from dockwork.settings import environ_settings
+from dockwork.store.redis import RedisStore
 from support.waiting import until, until_async
 
-app = App("worker-tests")
-
 QUEUE = "work"
+
+
+def make_store() -> RedisStore:
+    """As the app would make it, but TEST_LEASE may be shorter than a queue's lease may be."""
+    lease = os.environ.get("TEST_LEASE")
+    return RedisStore(
+        environ_settings().redis, lease=None if lease is None else timedelta(seconds=float(lease))
+    )
+
+
+app = App("worker-tests", store=make_store)
 
 
 def receipt(text: str) -> None:

@@ -241,7 +241,7 @@ class Lane:
         self._heed_quiesce(renewal.quiesce)
         self._heed_config(renewal.config_revision)
         if renewal.next_at_ms is not None:
-            self._wait_until(renewal.next_at_ms, holds=False, now_ms=renewal.now_ms)
+            self._wait_until(renewal.next_at_ms, holds=False)
         if self._hungry:
             self._soon()
 
@@ -418,6 +418,7 @@ class Lane:
     def _took(self, claimed: Claimed, room: int) -> None:
         now = self._loop.time()
         self.passed_at = now
+        self._offset_ms = claimed.now_ms - now * 1000
         self._heed_config(claimed.config_revision)
         for claim in claimed.claims:
             self._take(Run(claim, now, claimed.now_ms))
@@ -433,7 +434,7 @@ class Lane:
             self._hungry = False
             self.short.set()
             if claimed.next_at_ms is not None:
-                self._wait_until(claimed.next_at_ms, holds=self._holds_due, now_ms=claimed.now_ms)
+                self._wait_until(claimed.next_at_ms, holds=self._holds_due)
         self._holds_due = False
 
     def _take(self, run: Run) -> None:
@@ -500,12 +501,9 @@ class Lane:
         finally:
             self._configuring = False
 
-    def _wait_until(self, due_ms: int, *, holds: bool, now_ms: int | None = None) -> None:
+    def _wait_until(self, due_ms: int, *, holds: bool) -> None:
         """Claim when Redis TIME reaches `due_ms`: the server's own timeout came 67 ms late (measured)."""
-        known_ms = self._redis_ms() if now_ms is None else now_ms
-        if now_ms is not None:
-            self._offset_ms = now_ms - self._loop.time() * 1000
-        delay = max(due_ms - known_ms, 0) / 1000 + (0 if holds else OTHERS_LATER)
+        delay = max(due_ms - self._redis_ms(), 0) / 1000 + (0 if holds else OTHERS_LATER)
         at = self._loop.time() + delay
         if self.closed or at >= self._due_at:
             return
@@ -521,6 +519,7 @@ class Lane:
         self.hunger()
 
     def _redis_ms(self) -> float:
+        """Redis TIME as the last claim's reply lets us know it; never ahead of it."""
         return self._loop.time() * 1000 + self._offset_ms
 
     def _known_now(self) -> Sequence[str]:

@@ -145,6 +145,11 @@ class Worker:
         return first
 
     @property
+    def is_running(self) -> bool:
+        """It reached Redis, registered, and claims; or it did and drains."""
+        return self._running
+
+    @property
     def probe_port(self) -> int | None:
         """Where probes are answered, once it runs."""
         return self._supervisor.port
