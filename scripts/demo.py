@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import redis
-from dockwork.store.redis import RedisStore
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dockwork.core.cron import load_zone, parse_schedule, ticks
 from dockwork.core.keys import QueueName
 from dockwork.store.protocol import Event
-from support.cluster import ROOT, Cluster
+from dockwork.store.redis import RedisStore
+from support.cluster import ROOT, Cluster, run
 
 SYSTEM = "dockwork-system"
 SPACE = "thumbnails"
@@ -101,8 +101,18 @@ def install(cluster: Cluster) -> None:
     cluster.helm(
         "upgrade", "--install", "dockwork", ROOT / "charts" / "dockwork", "-n", SYSTEM,
         "--set", f"watchNamespaces={{{SPACE}}}", "--set", "redis.enabled=true",
+        "--set", "image.tag=dev,runtimeImage.tag=dev,redis.image.tag=dev",
         "--set", "redis.persistence.size=1Gi", "--wait", "--timeout", "180s",
     )  # fmt: skip
+
+
+def build() -> None:
+    """Two versions of the example's image, in the cluster's nodes."""
+    for version in ("1", "2"):
+        run(
+            sys.executable, ROOT / "tests" / "bed", "build", "thumbnails", "--tag", f"dockwork-thumbnails:{version}",
+            "--build-arg", f"VERSION={version}", "--load", timeout=300,
+        )  # fmt: skip
 
 
 def clean(cluster: Cluster) -> None:
@@ -317,6 +327,7 @@ def save_pictures(readings: Readings) -> int:
 
 def demo(cluster: Cluster, count: int) -> int:
     began = time.monotonic()
+    step("two versions of the example's image", build)
     step("helm install dockwork-crds, dockwork (operator and Redis)", lambda: install(cluster))
     clean(cluster)
     wait(lambda: cluster.get("secret", "dockwork-redis", namespace=SPACE), within=60, what="the Redis Secret")
