@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from bed.errors import BedError
+from bed.folders import fresh, remove_tree
 from bed.keys import key_of
 from bed.locks import locked
 from bed.shell import found, niced, run
@@ -82,13 +83,13 @@ def unpacked(package: str, cache: Path, log: Path) -> Path:
     with locked(cache / "locks" / f"debian-{package}", f"unpacking {package}"):
         if not folder.is_dir():
             with step(f"Debian package {package}, unpacked into the cache"):
-                half = _fresh(folder.with_name(f"{package}.half"))
+                half = fresh(folder.with_name(f"{package}.half"))
                 update_lists(log)
                 run(["apt-get", "download", "-q", package], cwd=half, log=log)
                 (archive,) = half.glob("*.deb")
                 run(["dpkg", "-x", archive, half / "files"], log=log)
                 os.rename(half / "files", folder)
-                shutil.rmtree(half)
+                remove_tree(half)
     return folder
 
 
@@ -100,7 +101,7 @@ def root_filesystem(name: str, packages: Sequence[str], cache: Path, log: Path) 
     with locked(cache / "locks" / f"rootfs-{name}", f"the file system {name}"):
         if not folder.is_dir():
             with step(f"Debian file system {name}"):
-                half = _fresh(folder.with_name(folder.name + ".half"))
+                half = fresh(folder.with_name(folder.name + ".half"))
                 mirror = host_mirror(_apt_sources())
                 words = ["debootstrap", "--variant=minbase", f"--include={','.join(packages)}", SUITE]
                 run(
@@ -130,14 +131,6 @@ def _empty(folder: Path) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-
-
-def _fresh(folder: Path) -> Path:
-    """An empty folder; what a killed run left there is removed."""
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True)
-    return folder
 
 
 def _apt_sources() -> list[str]:

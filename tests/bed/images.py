@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bed.clusters import Cluster
 from bed.debian import root_filesystem
@@ -85,14 +86,22 @@ def image_named(name: str) -> Image:
 
 
 def build(
-    cluster: Cluster, image: Image, *, tag: str = "", arguments: Mapping[str, str] | None = None
+    cluster: Cluster,
+    image: Image,
+    *,
+    tag: str = "",
+    arguments: Mapping[str, str] | None = None,
+    wheel: Path | None = None,
 ) -> str:
-    """Builds `image` and returns its tag. What did not change comes from Docker's layers."""
+    """Builds `image` and returns its tag. What did not change comes from Docker's layers.
+
+    wheel   the project's wheel, if it was built before for several images
+    """
     tag = tag or image.tag
     if not (ROOT / image.folder / "Containerfile").is_file():
         raise BedError(f"{image.folder}/Containerfile is missing", remedy="build another image")
     with locked(cluster.bed.cache / "locks" / "images", "the images"), step(f"image {tag}"):
-        context = _context(cluster, image)
+        context = _context(cluster, image, wheel)
         given = {**base_argument(cluster, image), **(arguments or {})}
         words = [word for name, value in given.items() for word in ("--build-arg", f"{name}={value}")]
         network = ["--network", "none"] if cluster.route is Route.LOCAL else []
@@ -122,7 +131,7 @@ def base_image(engine: Engine, cache: Path, log: Path) -> str:
     return tag
 
 
-def _context(cluster: Cluster, image: Image) -> Path:
+def _context(cluster: Cluster, image: Image, wheel: Path | None) -> Path:
     """A folder with what the Containerfile copies, put together from the cache and the checkout."""
     bed = cluster.bed
     context = bed.folder / "contexts" / f"{image.name}-{os.getpid()}"
@@ -137,7 +146,11 @@ def _context(cluster: Cluster, image: Image) -> Path:
         shutil.copytree(wheels, context / "wheels", copy_function=os.link)
         shutil.copy2(lock, context / "requirements.txt")
     if image.has_app:
-        project_wheel(context / "app", cluster.log)
+        if wheel is None:
+            project_wheel(context / "app", cluster.log)
+        else:
+            (context / "app").mkdir()
+            shutil.copy2(wheel, context / "app")
     if image.has_redis:
         packages = redis_packages(cluster.route, BASE_PACKAGES, bed.cache, cluster.log)
         if packages is None:
@@ -152,7 +165,12 @@ def build_all(cluster: Cluster, names: Sequence[str] = ()) -> list[str]:
     chosen = [image_named(name) for name in names] or [
         image for image in IMAGES.values() if (ROOT / image.folder / "Containerfile").is_file()
     ]
-    return [build(cluster, image) for image in chosen]
+    with TemporaryDirectory(dir=cluster.bed.folder) as folder:
+        wheel = None
+        if any(image.has_app for image in chosen):
+            with step("the project's wheel"):
+                wheel = project_wheel(Path(folder) / "wheel", cluster.log)
+        return [build(cluster, image, wheel=wheel) for image in chosen]
 
 
 def load(cluster: Cluster, tags: Sequence[str]) -> None:

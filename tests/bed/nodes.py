@@ -10,10 +10,11 @@ from bed.archives import FolderImage, write_archive
 from bed.debian import SUITE, require_host_packages, root_filesystem
 from bed.engines import Engine, PrivateEngine
 from bed.errors import BedError
+from bed.folders import fresh, remove_tree
 from bed.keys import files_under, key_of, key_of_files
 from bed.locks import locked
 from bed.programs import IN_THE_NODE, KUBERNETES, built, program_path
-from bed.shell import niced, run, succeeds
+from bed.shell import end_with_parent, niced, run, succeeds
 from bed.steps import step
 from bed.waits import wait_until
 
@@ -71,15 +72,22 @@ def node_image(engine: Engine, cache: Path, log: Path) -> str:
             debian = root_filesystem("node", PACKAGES, cache, log)
             with step("building the node image"):
                 _build(engine, tag, debian, programs, cache / "work" / "node", log)
+            _remove_older(engine, tag)
     return tag
+
+
+def _remove_older(engine: Engine, tag: str) -> None:
+    """Removes node images that no cluster uses: Docker itself refuses to remove the others."""
+    repository = tag.partition(":")[0]
+    for other in engine.run("image", "ls", "--format", "{{.Repository}}:{{.Tag}}", repository).split():
+        if other != tag:
+            succeeds([engine.docker, "image", "rm", other], env=engine.environment)
 
 
 def _build(
     engine: Engine, tag: str, debian: Path, programs: Mapping[str, Path], work: Path, log: Path
 ) -> None:
-    if work.exists():
-        shutil.rmtree(work)
-    work.mkdir(parents=True)
+    fresh(work)
     root = work / "root"
     run(["cp", "-a", "--reflink=auto", debian, root], log=log)
     names = control_plane_images(programs["kubeadm"])
@@ -89,7 +97,7 @@ def _build(
     )
     _preload(root, work, log)
     _import(engine, tag, root, log)
-    shutil.rmtree(work)
+    remove_tree(work)
 
 
 def control_plane_images(kubeadm: Path) -> list[str]:
@@ -215,7 +223,10 @@ def _preload(root: Path, work: Path, log: Path) -> None:
     ctr: list[str | Path] = ["ctr", "--address", socket, "--namespace", "k8s.io"]
     with (state / "log").open("wb") as output:
         daemon = subprocess.Popen(
-            ["containerd", "--config", str(state / "config.toml")], stdout=output, stderr=output
+            ["containerd", "--config", str(state / "config.toml")],
+            stdout=output,
+            stderr=output,
+            preexec_fn=end_with_parent,
         )
     try:
         wait_until(lambda: succeeds([*ctr, "version"]), seconds=30, what="containerd answers")

@@ -1,8 +1,10 @@
 """Running programs: what they print goes to a log, and their last words into the error."""
 
+import ctypes
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +12,18 @@ from pathlib import Path
 from bed.errors import BedError
 
 LAST_LINES = 12
+
+_LIBC = ctypes.CDLL(None)
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+def end_with_parent() -> None:
+    """For `preexec_fn`: asks the kernel (Linux) to end the new process when the one that started it dies.
+
+    So a killed run leaves no debootstrap or containerd behind that works on the files of the next run.
+    """
+    if hasattr(_LIBC, "prctl"):
+        _LIBC.prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def last_lines(text: str, count: int = LAST_LINES) -> str:
@@ -33,7 +47,13 @@ def run(
     words = [str(word) for word in argv]
     try:
         done = subprocess.run(
-            words, cwd=cwd, env={**os.environ, **(env or {})}, input=stdin, capture_output=True, check=False
+            words,
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            input=stdin,
+            capture_output=True,
+            check=False,
+            preexec_fn=end_with_parent,
         )
     except FileNotFoundError:
         raise BedError(f"{words[0]}: not found", remedy=f"install {words[0]}, or put it on PATH") from None

@@ -38,7 +38,9 @@ def test_everything_of_a_bed_follows_from_its_name() -> None:
 
 @pytest.mark.parametrize("name", ["Upper", "-x", "x-", "a/b", "a" * 33, "ä", "1a", "a b"])
 def test_a_name_that_cannot_be_a_cluster_is_refused_with_the_remedy(name: str) -> None:
-    with pytest.raises(BedError, match=r"DOCKWORK_BED: expected 1 to 32 of a-z.*\n  remedy: export") as refused:
+    with pytest.raises(
+        BedError, match=r"DOCKWORK_BED: expected 1 to 32 of a-z.*\n  remedy: export"
+    ) as refused:
         bed_from({"DOCKWORK_BED": name})
     assert repr(name) in str(refused.value)
 
