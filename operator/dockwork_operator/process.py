@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from dockwork import clock
@@ -55,13 +56,20 @@ ACCESS_EVERY = 60.0
 class Operator:
     """One replica. `run` returns 0 after `stop`, 1 when it must be restarted; `failure` says why.
 
+    now         this machine's time; what jobs depend on is Redis TIME
     ending      called once when it is told to end, or must: whoever owns the process sets a limit to it
     """
 
     def __init__(
-        self, settings: Settings, login: Login, *, ending: Callable[[], None] = lambda: None
+        self,
+        settings: Settings,
+        login: Login,
+        *,
+        ending: Callable[[], None] = lambda: None,
+        now: Callable[[], datetime] = clock.now,
     ) -> None:
         self.settings = settings
+        self._now = now
         self._ending = ending
         self.failure = ""
         self._login = login
@@ -80,7 +88,7 @@ class Operator:
         self.leader = Leader(
             LeaseClient(self.kube, settings.own_namespace, settings.lease_name),
             identity=identity,
-            now=clock.now,
+            now=now,
             gained=self._gained,
             lost=self.fail,
         )
@@ -98,10 +106,10 @@ class Operator:
             cache=self.cache,
             wakes=self.wakes,
             pace=pace,
-            events=EventWriter(self.kube, reporter=identity, now=clock.now),
+            events=EventWriter(self.kube, reporter=identity, now=self._now),
             metrics=self.metrics,
             status_limit=RateLimit(STATUS_WRITES_PER_SECOND, int(STATUS_WRITES_PER_SECOND)),
-            now=clock.now,
+            now=self._now,
         )
         self.links = RedisLinks(self.metrics, clock.now_ms)
         observer = QueueObserver(self.kube, self.cache, SecretLookup(self.kube, settings), self.links)

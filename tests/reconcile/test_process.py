@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,14 +15,6 @@ from support.apiserver import ApiServer
 from support.faults import FaultyProxy
 from support.operators import NUMBERS, Cluster, login_of, running, settings_for
 from support.waiting import until_async
-
-
-@pytest.fixture
-async def proxy(api_server: ApiServer) -> AsyncIterator[FaultyProxy]:
-    made = FaultyProxy(api_server)
-    await made.start()
-    yield made
-    await made.stop()
 
 
 async def ask(operator: Operator, path: str) -> tuple[int, str]:

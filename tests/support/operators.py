@@ -6,12 +6,13 @@ import asyncio
 import base64
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from dockwork import clock
 from dockwork_operator.errors import NotFound
 from dockwork_operator.kube.client import MERGE_PATCH, KubeClient, Object, Request
 from dockwork_operator.kube.credentials import KubeConfigFile, Login
@@ -178,6 +179,26 @@ class Cluster:
     async def deployment(self, name: str = "mail-worker") -> Object | None:
         return await self.get(DEPLOYMENTS, name)
 
+    async def wait_status(self, name: str = "mail", *, resource: Resource = QUEUES, within: float = SOON, **wanted: Any) -> Object:
+        """The status, once each dotted path in `wanted` (`__` for the dot) has its value or satisfies its function."""
+
+        async def is_so() -> Object | None:
+            status: Object = (await self.get(resource, name) or {}).get("status") or {}
+            for path, value in wanted.items():
+                found: Any = status
+                for part in path.split("__"):
+                    found = (found or {}).get(part)
+                if not (value(found) if callable(value) else found == value):
+                    return None
+            return status
+
+        found = await until_async(is_so, within=within, what=f"status of {name} with {wanted}")
+        assert found is not None
+        return found
+
+    async def wait_events(self, reason: str) -> list[Object]:
+        return await until_async(lambda: self.events(reason), within=SOON, what=f"event {reason}")
+
     async def wait_deployment(self, name: str = "mail-worker", *, replicas: int | None = None) -> Object:
         """The Deployment, once it is made and unpaused, and has so many replicas if a number is given."""
 
@@ -259,6 +280,16 @@ class Cluster:
         await self.patch(DEPLOYMENTS, name, revision)
 
 
+class MovableClock:
+    """This machine's time and what a test added to it."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return clock.now() + self.ahead
+
+
 def settings_for(namespace: str, **changes: Any) -> Settings:
     """Fast ticks, any port, the test's own namespace."""
     settings = Settings(
@@ -274,9 +305,11 @@ def settings_for(namespace: str, **changes: Any) -> Settings:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: Settings, login: Login, *, leading: bool = True) -> AsyncIterator[Operator]:
+async def running(
+    settings: Settings, login: Login, *, leading: bool = True, now: Callable[[], datetime] = clock.now
+) -> AsyncIterator[Operator]:
     """An operator that has filled its caches (and holds the Lease), ended in good order afterwards."""
-    operator = Operator(settings, login)
+    operator = Operator(settings, login, now=now)
     task = asyncio.create_task(operator.run(), name="operator")
     try:
 
