@@ -20,7 +20,7 @@ MISSED_RUN_POLICIES = frozenset({"Skip", "Latest", "All"})
 CONCURRENCY_POLICIES = frozenset({"Allow", "Forbid"})
 
 
-def _check(entry: CronEntry) -> None:
+def check_entry(entry: CronEntry) -> None:
     """Refuse what the scripts would misread. Raises InvalidValue."""
     require(bool(entry.uid) and ":" not in entry.uid, "uid", expected="a uid without a colon", got=entry.uid)
     require(len(entry.uid) <= 45, "uid", expected="at most 45 characters", got=entry.uid)
@@ -75,10 +75,10 @@ def plan(
     left_out: int,
 ) -> Call[str]:
     """Put `entry` and add to its plan: ``ok`` or ``stale``."""
-    _check(entry)
+    check_entry(entry)
     args: list[Arg] = [
         entry.uid, "put", generation, entry.schedule_hash, int(reset), decided_ms or 0, from_ms, left_out,
-        entry_json(entry), entry.job.envelope, *_instants(instants_ms),
+        entry_json(entry), entry.job.envelope, *check_instants(instants_ms),
     ]  # fmt: skip
     return Call("plan", keys, args, _planned)
 
@@ -89,7 +89,7 @@ def refill(
     """Add to the plan of a known schedule and change nothing else: ``ok`` or ``stale``."""
     args: list[Arg] = [
         state.uid, "refill", state.generation, state.schedule_hash, 0, 0, from_ms, left_out, "", "",
-        *_instants(instants_ms),
+        *check_instants(instants_ms),
     ]  # fmt: skip
     return Call("plan", keys, args, _planned)
 
@@ -99,7 +99,7 @@ def suspend(keys: QueueKeys, uid: str) -> Call[str]:
     return Call("plan", keys, [uid, "suspend", 0, "", 0, 0, 0, 0, "", ""], _planned)
 
 
-def _instants(instants_ms: Sequence[int]) -> Sequence[int]:
+def check_instants(instants_ms: Sequence[int]) -> Sequence[int]:
     require(
         len(instants_ms) <= MOST_INSTANTS,
         "instants",

@@ -16,7 +16,7 @@ local function admit_ticks(K, S, uid, state, entry, chosen, ids, waiting)
       tick.id = "cron-" .. uid .. "-" .. at
       local known = redis.call("HGET", record_key(K.records, tick.id), "s")
       if known or redis.call("ZSCORE", K.tick, uid .. ":" .. at) then
-        tick.outcome = "already"
+        tick.outcome, tick.reason = "already", nil
       elseif entry.concurrency == "Forbid" and #ids + #jobs > 0 then
         tick.outcome, tick.reason = "skipped", "StillRunning"
       elseif tick.fresh and entry.max_pending and waiting + #jobs >= entry.max_pending then
