@@ -89,8 +89,8 @@ async def test_a_claim_hands_over_everything_that_a_run_needs(world: World) -> N
 @pytest.mark.covers("RT-071", "RT-010")
 async def test_jobs_are_claimed_by_priority_and_in_their_order_within_one(world: World) -> None:
     await world.enqueue(
-        a_job("r1"), a_job("late", priority=5), a_job("r2"), a_job("first", priority=-100), a_job("second", priority=-1),
-        a_job("first2", priority=-100), a_job("later", priority=100), a_job("r3"),
+        a_job("r1"), a_job("late", priority=5), a_job("r2"), a_job("first", priority=-100),
+        a_job("second", priority=-1), a_job("first2", priority=-100), a_job("later", priority=100), a_job("r3"),
     )  # fmt: skip
 
     claimed = [claim.job_id for claim in (await world.claim(10)).claims]

@@ -182,7 +182,7 @@ class RedisWorld(World):
         await self._shift(keys.delayed, ms * 1024)
         if (due := await self.redis.zscore(keys.wake, "due")) is not None:
             await self.redis.zadd(keys.wake, {"due": due - ms})
-        async for record in self.redis.scan_iter(match=f"{keys.records.replace('[', '?')}*"):
+        async for record in self.redis.scan_iter(match=f"{keys.records}*", count=1000):
             await self._age_fields(record, ("c", "d", "x", "r", "t", "h"), ms)
         await self._age_fields(keys.meta, ("reap_after",), ms)
         for hash_key in (keys.workers, keys.quiesce, keys.types):
@@ -193,14 +193,15 @@ class RedisWorld(World):
                 await self.redis.pexpire(key, max(1, left - ms))
 
     async def _shift(self, key: str, by: int) -> None:
-        for member, score in await self.redis.zrange(key, 0, -1, withscores=True):
-            await self.redis.zadd(key, {member: score - by})
+        found = await self.redis.zrange(key, 0, -1, withscores=True)
+        if found:
+            await self.redis.zadd(key, {member: score - by for member, score in found})
 
     async def _age_fields(self, key: Any, names: Sequence[str], ms: int) -> None:
-        for name in names:
-            value = await self.redis.hget(key, name)
-            if value is not None:
-                await self.redis.hset(key, name, str(int(value) - ms))
+        values = zip(names, await self.redis.hmget(key, names), strict=True)
+        aged = {name: str(int(value) - ms) for name, value in values if value is not None}
+        if aged:
+            await self.redis.hset(key, mapping=aged)
 
     async def _age_words(self, key: str, ms: int) -> None:
         """Values that begin with a time and a space."""

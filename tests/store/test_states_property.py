@@ -1,0 +1,217 @@
+"""Any mix of calls leaves each job in exactly the one index that its state names (RT-030)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import closing
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dockwork.core.states import ENDED, State
+from dockwork.store.protocol import Lease, Outcome, Owner, Put, RevokeCause, Settlement
+from dockwork.store.redis import RedisStore
+from support.redis_server import RedisServer
+from support.store_world import ANN, BOB, RedisWorld, a_beat, a_failure, a_job
+
+JOBS = [f"j{n}" for n in range(6)]
+OWNERS = [ANN, BOB]
+
+steps = st.one_of(
+    st.tuples(
+        st.just("enqueue"),
+        st.sampled_from(JOBS),
+        st.integers(-2, 2),
+        st.sampled_from([0, 0, 1000, 60_000]),
+        st.sampled_from([None, 500, 5000]),
+        st.sampled_from([None, "none", "forever", "1000,1,10"]),
+    ),
+    st.tuples(
+        st.just("claim"), st.sampled_from(OWNERS), st.integers(0, 4), st.sampled_from([(), ("t",), ("t@h",)])
+    ),
+    st.tuples(
+        st.just("settle"),
+        st.sampled_from(OWNERS),
+        st.lists(st.tuples(st.integers(0, 3), st.sampled_from(list(Outcome)), st.booleans()), max_size=3),
+        st.integers(0, 3),
+    ),
+    st.tuples(st.just("start"), st.integers(0, 3)),
+    st.tuples(st.just("renew"), st.integers(0, 3)),
+    st.tuples(st.just("requeue"), st.integers(0, 3), st.sampled_from(list(Put))),
+    st.tuples(st.just("outputs"), st.integers(0, 3)),
+    st.tuples(st.just("promote"), st.sampled_from([None, *JOBS])),
+    st.tuples(st.just("cancel"), st.sampled_from(JOBS)),
+    st.tuples(st.just("revoke"), st.sampled_from(OWNERS), st.sampled_from(list(RevokeCause))),
+    st.tuples(st.just("pause"), st.booleans()),
+    st.tuples(st.just("advance"), st.sampled_from([0.6, 2.0, 20.0, 90.0, 4000.0])),
+    st.tuples(st.sampled_from(["reap", "expire", "trim", "lose_record"])),
+)
+
+
+class Mixer:
+    """Plays steps on a queue, and remembers the leases that were handed out, stale ones included."""
+
+    def __init__(self, world: RedisWorld) -> None:
+        self.world = world
+        self.store = world.store
+        self.queue = world.queue
+        self.leases: list[Lease] = []
+
+    def lease(self, back: int) -> Lease:
+        return self.leases[-1 - back] if back < len(self.leases) else Lease(job_id="j0", epoch=1)
+
+    async def play(self, step: tuple[Any, ...]) -> None:
+        await getattr(self, step[0])(*step[1:])
+
+    async def enqueue(self, job: str, priority: int, due: int, expires: int | None, keep: str | None) -> None:
+        await self.world.enqueue(
+            a_job(job, priority=priority, due_in_ms=due, expires_in_ms=expires, keep=keep, max_deliveries=2)
+        )
+
+    async def claim(self, owner: Owner, slots: int, known: tuple[str, ...]) -> None:
+        claimed = await self.world.claim(slots, owner, known)
+        self.leases += [claim.lease for claim in claimed.claims]
+
+    async def settle(self, owner: Owner, ends: list[tuple[int, Outcome, bool]], claim_next: int) -> None:
+        settlements = [
+            Settlement(
+                lease=self.lease(back),
+                outcome=outcome,
+                delay_ms=800,
+                park_type="t@h",
+                failure=a_failure() if failed else None,
+                result=b"12345" if failed else None,
+            )
+            for back, outcome, failed in ends
+        ]
+        settled = await self.world.settle(*settlements, owner=owner, claim_next=claim_next)
+        self.leases += [claim.lease for claim in settled.claimed.claims]
+
+    async def start(self, back: int) -> None:
+        await self.store.start(self.queue, [self.lease(back)])
+
+    async def renew(self, back: int) -> None:
+        await self.store.renew(self.queue, [self.lease(back)], a_beat())
+
+    async def requeue(self, back: int, put: Put) -> None:
+        await self.store.requeue(self.queue, ANN, [self.lease(back)], put=put)
+
+    async def outputs(self, back: int) -> None:
+        await self.store.progress(self.queue, self.lease(back), b"1")
+        await self.store.checkpoint(self.queue, self.lease(back), b"2")
+        await self.store.log(self.queue, self.lease(back), ["3"])
+
+    async def promote(self, job: str | None) -> None:
+        await self.store.promote(self.queue, None if job is None else [job])
+
+    async def cancel(self, job: str) -> None:
+        await self.store.cancel(self.queue, job)
+
+    async def revoke(self, owner: Owner, cause: RevokeCause) -> None:
+        await self.store.revoke(self.queue, str(owner), cause, "exit")
+
+    async def pause(self, wanted: bool) -> None:
+        await self.store.set_paused(self.queue, expected=not wanted, wanted=wanted)
+
+    async def advance(self, seconds: float) -> None:
+        await self.world.advance(seconds)
+
+    async def reap(self) -> None:
+        await self.store.reap(self.queue)
+
+    async def expire(self) -> None:
+        await self.store.expire(self.queue)
+
+    async def trim(self) -> None:
+        await self.store.trim(self.queue)
+
+    async def lose_record(self) -> None:
+        """The failure of RT-073: an id in `ready` whose record is gone."""
+        await self.world.redis.zadd(self.world.keys.ready, {"ghost": 1})
+
+
+async def holds(world: RedisWorld) -> None:
+    """Every record is in the index of its state and in no other; every figure is what the indexes say."""
+    keys, redis = world.keys, world.redis
+    indexes = {
+        "ready": keys.ready, "prioritized": keys.prio, "delayed": keys.delayed, "running": keys.lease,
+        "completed": keys.completed, "failed": keys.failed, "dead": keys.dead, "expired": keys.expired,
+        "cancelled": keys.cancelled,
+    }  # fmt: skip
+    parked = {name.decode(): int(count) for name, count in (await redis.hgetall(keys.parked)).items()}
+    for name in parked:
+        indexes[f"parked {name}"] = keys.parked_type(name)
+    where: dict[str, list[str]] = {}
+    for state, key in indexes.items():
+        for member in await redis.zrange(key, 0, -1):
+            where.setdefault(member.decode(), []).append(state)
+    ghosts = where.pop("ghost", [])
+    assert set(ghosts) <= {"ready"}
+
+    stated: dict[str, list[str]] = {}
+    waiting_bytes, leased = 0, {}
+    async for key in redis.scan_iter(match=f"{keys.records}*", count=1000):
+        job_id = key.decode().removeprefix(keys.records)
+        record = {name.decode(): value.decode() for name, value in (await redis.hgetall(key)).items()}
+        state = record["s"]
+        if state in ("active", "processing"):
+            pod = record["w"].rpartition("/")[0]
+            leased[pod] = leased.get(pod, 0) + 1
+            stated[job_id] = ["running"]
+        elif state == "parked":
+            stated[job_id] = [f"parked {record['pt']}"]
+        else:
+            stated[job_id] = [state]
+            assert "w" not in record or State(state) in ENDED
+        if State(state) not in ENDED:
+            waiting_bytes += int(record["b"])
+            assert await redis.exists(keys.envelope(job_id))
+        assert all(len(value) <= 64 for value in record.values())
+    assert where == stated
+    meta = await redis.hgetall(keys.meta)
+    assert int(meta.get(b"bytes", 0)) == waiting_bytes
+    assert int(meta.get(b"parked", 0)) == sum(parked.values())
+    counted = {name.decode(): int(count) for name, count in (await redis.hgetall(keys.leased)).items()}
+    assert counted == leased
+    for name, count in parked.items():
+        assert await redis.zcard(keys.parked_type(name)) == count
+    for job_id in await redis.zrange(keys.expiry, 0, -1):
+        record = await redis.hmget(keys.record(job_id.decode()), "s", "x")
+        assert record[0] in (b"ready", b"prioritized", b"delayed", b"parked"), job_id
+        assert record[1] is not None
+
+
+@pytest.mark.covers("RT-030", "RT-073")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(plan=st.lists(steps, min_size=1, max_size=25))
+def test_any_mix_of_calls_leaves_each_job_in_exactly_one_index(
+    server: RedisServer, plan: list[tuple[Any, ...]]
+) -> None:
+    async def run() -> None:
+        server.flush()
+        world = RedisWorld(RedisStore(server.url), server.url)
+        mixer = Mixer(world)
+        try:
+            for step in plan:
+                await mixer.play(step)
+                await holds(world)
+        finally:
+            await world.close()
+
+    # Not asyncio.run: it would put away the loop that the plugin keeps for the other tests.
+    with closing(asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(run())
+
+
+@pytest.mark.covers("RT-073")
+async def test_an_id_without_a_record_is_removed_and_counted_and_the_claim_goes_on(redis: RedisWorld) -> None:
+    await redis.redis.zadd(redis.keys.ready, {"ghost": 0, "ghost2": 0.5})
+    await redis.enqueue("a", "b")
+
+    claimed = await redis.claim(2)
+
+    assert [claim.job_id for claim in claimed.claims] == ["a", "b"]
+    assert (await redis.totals())["orphans"] == 2
+    await holds(redis)
