@@ -383,7 +383,9 @@ class Wire:
         address = str(connector.address())
         wire = cls(connection, connector.settings.command_timeout.total_seconds())
         try:
-            await connection.connect()
+            # A server that accepts and stays silent: the login has no other limit, as reads have none.
+            async with asyncio.timeout(connector.settings.connect_timeout.total_seconds()):
+                await connection.connect()
             wire._start()
             await wire._greet(scripts)
         except BaseException as error:
