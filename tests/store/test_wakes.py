@@ -172,7 +172,6 @@ async def test_a_wait_that_was_cancelled_is_taken_up_by_the_next(redis: RedisWor
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     again = asyncio.create_task(redis.store.wait(redis.queue, 30))
-    await asyncio.sleep(0)
 
     await redis.enqueue("a")
 

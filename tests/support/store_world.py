@@ -189,8 +189,10 @@ class RedisWorld(World):
             await self._age_words(hash_key, ms)
         for key in (keys.owner, keys.cold):
             left = await self.redis.pttl(key)
-            if left > 0:
-                await self.redis.pexpire(key, max(1, left - ms))
+            if left > ms:
+                await self.redis.pexpire(key, left - ms)
+            elif left > 0:
+                await self.redis.delete(key)
 
     async def _shift(self, key: str, by: int) -> None:
         found = await self.redis.zrange(key, 0, -1, withscores=True)

@@ -21,8 +21,8 @@ local function trim_completed(K, S, C)
     drop_ended(K, S, "completed", redis.call("ZRANGE", K.completed, 0, math.min(over, 500) - 1))
   end
   local rounds = 0
-  while C.bytes and S.kept_completed > C.bytes and rounds < 100 do
-    local ids = redis.call("ZRANGEBYSCORE", K.completed, "-inf", "(4503599627370496", "LIMIT", 0, 5)
+  while C.bytes and S.kept_completed > C.bytes and rounds < 500 do
+    local ids = redis.call("ZRANGEBYSCORE", K.completed, "-inf", "(4503599627370496", "LIMIT", 0, 1)
     if #ids == 0 then
       return
     end
