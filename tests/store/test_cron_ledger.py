@@ -215,7 +215,7 @@ async def test_the_missed_run_policy_decides_about_what_nobody_ticked(
     assert await world.tick() == []
 
 
-@pytest.mark.covers("OP-252")
+@pytest.mark.covers("OP-252", "OP-267")
 async def test_the_deadline_ends_a_ticks_time(world: CronWorld) -> None:
     entry = an_entry(missed_run_policy="All", starting_deadline_ms=30_000)
     await world.plan([-100, -31, -29, -5, 60], entry, since=-DAY)
@@ -321,7 +321,16 @@ async def test_max_pending_bounds_what_waits_but_not_the_catch_up(world: CronWor
     assert (await world.state()).pending == 3
 
 
-@pytest.mark.covers("OP-252")
+@pytest.mark.covers("OP-262")
+async def test_a_paused_queue_takes_ticks_up_to_max_pending(world: CronWorld) -> None:
+    await world.plan([-4, -3, -2, 60], an_entry(max_pending=2), since=-10)
+    await world.store.set_paused(world.queue, expected=False, wanted=True)
+
+    assert await world.tick() == [(-4, "fired", ""), (-3, "fired", ""), (-2, "skipped", "Pending")]
+    assert (await claim(world)).claims == ()
+
+
+@pytest.mark.covers("OP-252", "OP-267")
 @pytest.mark.parametrize(
     ("meta", "reason"),
     [
@@ -452,7 +461,7 @@ async def test_an_older_generation_and_a_plan_with_a_hole_are_stale(world: CronW
     assert await world.plan([180], generation=2, from_ms=world.second(120)) == "ok"
 
 
-@pytest.mark.covers("OP-251")
+@pytest.mark.covers("OP-265")
 async def test_renewed_zone_data_plans_the_future_anew_and_keeps_what_is_due(world: CronWorld) -> None:
     await world.plan([-2, 60, 120], since=-10)
 
@@ -461,6 +470,36 @@ async def test_renewed_zone_data_plans_the_future_anew_and_keeps_what_is_due(wor
     assert await world.tick() == [(-2, "fired", "")]
     planned = await world.redis.zrange(world.keys.plan(UID), 0, -1)
     assert planned == [str(world.second(at)).encode() for at in (90, 150)]
+
+
+@pytest.mark.covers("OP-264")
+async def test_a_schedule_that_moves_to_another_queue_neither_loses_nor_doubles_a_tick(
+    world: CronWorld,
+) -> None:
+    post, instants = QueueName("shop", "post"), [-5, -4, -3, -2, 60]
+    await world.plan(instants, since=-10)
+    # As if only the first two were due when the old entry was suspended.
+    await world.change(planned_to=world.second(-4))
+    await world.redis.zremrangebyscore(world.keys.plan(UID), f"({world.second(-4)}", "+inf")
+    await world.tick()
+
+    for _ in range(2):  # a crash in between repeats all of it
+        await world.store.suspend(world.queue, UID)
+        cursor = (await world.state()).cursor_ms
+        await world.store.plan(
+            post,
+            an_entry(),
+            [world.second(at) for at in instants],
+            generation=2,
+            reset=False,
+            decided_ms=cursor,
+        )
+    await world.store.unplan(world.queue, UID)
+
+    ticked = await world.store.tick(post)
+    assert await world.fired() == [world.job_id(-5), world.job_id(-4)]
+    assert world.seconds(ticked) == [(-3, "fired", ""), (-2, "fired", "")]
+    assert await world.store.tick(world.queue, UID) == []
 
 
 # --- losses ------------------------------------------------------------------------------------------------

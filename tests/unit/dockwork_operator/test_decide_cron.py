@@ -149,7 +149,7 @@ def test_the_entry_says_all_that_the_spec_says() -> None:
     assert settings.every_ms == 90_000
 
 
-@pytest.mark.covers("OP-257")
+@pytest.mark.covers("OP-257", "OP-251", "OP-258", "OP-265")
 @pytest.mark.parametrize(
     ("entry", "spec", "reason"),
     [
@@ -327,6 +327,7 @@ def test_a_status_about_something_else_lets_a_new_entry_begin_now(status: dict[s
     assert (put.reason, put.decided_ms, put.from_ms) == ("Created", None, NOW_MS)
 
 
+@pytest.mark.covers("OP-264")
 def test_another_queue_gets_the_schedule_with_its_cursor_and_then_the_old_one_forgets_it() -> None:
     old = an_entry(cursor_ms=NOW_MS - HOUR_MS)
     status = {**told(), "queue": {"name": "mail", "owned": False}}
@@ -551,6 +552,7 @@ def test_ticks_reach_the_status_each_ten_seconds_and_conditions_at_once() -> Non
     assert refused.status is not None
 
 
+@pytest.mark.covers("OP-267")
 def test_missed_and_skipped_ticks_are_one_warning_each() -> None:
     entry = an_entry(
         missed=3, last_missed={"at": str(NOW_MS), "decided": str(NOW_MS), "reason": "Policy"},
