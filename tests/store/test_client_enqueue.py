@@ -335,8 +335,10 @@ def test_objects_are_made_outside_of_a_loop_and_used_in_several(server: RedisSer
         async with app:
             return await ref.state()
 
-    asyncio.run(enqueue())
-    assert asyncio.run(ask()) is State.READY
+    # In threads: `asyncio.run` here would take away the loop that the next test's plugin keeps.
+    with ThreadPoolExecutor() as pool:
+        pool.submit(asyncio.run, enqueue()).result()
+        assert pool.submit(asyncio.run, ask()).result() is State.READY
 
 
 @pytest.fixture
