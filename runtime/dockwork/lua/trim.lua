@@ -5,19 +5,17 @@
 -- KEYS[4]   dead       zset
 -- KEYS[5]   expired    zset
 -- KEYS[6]   cancelled  zset
--- KEYS[7]   wake       zset
--- KEYS[8]   workers    hash
--- KEYS[9]   quiesce    hash
--- KEYS[10]  leased     hash
--- KEYS[11]  types      hash
--- KEYS[12]  records    prefix
--- KEYS[13]  envelopes  prefix
--- KEYS[14]  outputs    prefix
+-- KEYS[7]   workers    hash
+-- KEYS[8]   quiesce    hash
+-- KEYS[9]   types      hash
+-- KEYS[10]  records    prefix
+-- KEYS[11]  envelopes  prefix
+-- KEYS[12]  outputs    prefix
 -- ARGV[1]   most       int   jobs deleted at most, 500
 -- Returns   {"ok", deleted}
 local K = {meta = KEYS[1], completed = KEYS[2], failed = KEYS[3], dead = KEYS[4], expired = KEYS[5],
-  cancelled = KEYS[6], wake = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], leased = KEYS[10], types = KEYS[11],
-  records = KEYS[12], envelopes = KEYS[13], outputs = KEYS[14]}
+  cancelled = KEYS[6], workers = KEYS[7], quiesce = KEYS[8], types = KEYS[9], records = KEYS[10],
+  envelopes = KEYS[11], outputs = KEYS[12]}
 --- @include "open"
 --- @include "whole"
 --- @include "trim_index"
