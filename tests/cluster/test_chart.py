@@ -427,15 +427,15 @@ def test_namespaced_mode_is_a_role_in_each_namespace_and_no_clusterrole_for_the_
     assert grants_of(own) == [as_rule(grant, ["dockwork-operator"]) for grant in OWN]
     assert [each for each in made if each["kind"] == "ClusterRoleBinding"] == []
     assert {each["metadata"]["name"] for each in made if each["kind"] == "ClusterRole"} == {
-        "dockwork-view",
-        "dockwork-edit",
+        "dockwork-system-dockwork-view",
+        "dockwork-system-dockwork-edit",
     }
 
 
 @pytest.mark.covers("OP-310", "OP-311")
 def test_cluster_mode_is_one_clusterrole_of_the_same_rules(tmp_path: Path) -> None:
     made = rendered(tmp_path, {"watchNamespaces": ["*"]})
-    assert grants_of(only(made, "ClusterRole", "dockwork")) == [
+    assert grants_of(only(made, "ClusterRole", "dockwork-system-dockwork")) == [
         as_rule(g, ["dockwork-redis"]) for g in WATCHED
     ]
     assert only(made, "ClusterRoleBinding")["subjects"][0]["name"] == "dockwork"
@@ -511,6 +511,27 @@ def test_the_operator_s_account_may_what_the_table_says_and_no_more(
     assert may("create", lease, "leases")
     assert may("update", lease, "leases", name="dockwork-operator")
     assert not may("update", lease, "leases", name="kube-scheduler")
+
+
+@pytest.mark.covers("OP-311")
+def test_two_releases_of_one_name_share_nothing_in_the_cluster(tmp_path: Path) -> None:
+    def cluster_wide(namespace: str) -> set[str]:
+        made = rendered(tmp_path, {"watchNamespaces": ["*"]}, namespace=namespace)
+        return {each["metadata"]["name"] for each in made if each["kind"].startswith("Cluster")}
+
+    assert len(cluster_wide("one")) == 3
+    assert not cluster_wide("one") & cluster_wide("two")
+
+
+@pytest.mark.covers("OP-307")
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_nothing_is_a_webhook_or_a_certificate(name: str, tmp_path: Path) -> None:
+    made = rendered(tmp_path, COMBINATIONS[name]) + rendered(tmp_path, chart=CRD_CHART)
+    assert not [each["kind"] for each in made if "Webhook" in each["kind"] or "Certificate" in each["kind"]]
+    assert not [each for each in made if each.get("type") == "kubernetes.io/tls"]
+    assert all(
+        "conversion" not in each["spec"] for each in made if each["kind"] == "CustomResourceDefinition"
+    )
 
 
 # --- helm test (OP-333) ------------------------------------------------------------------------------------

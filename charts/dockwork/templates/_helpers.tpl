@@ -6,6 +6,11 @@
 {{- end -}}
 {{- end }}
 
+{{- /* Cluster-wide objects carry the namespace too: releases of one name in two namespaces must not share them. */ -}}
+{{- define "dockwork.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "dockwork.fullname" .) -}}
+{{- end }}
+
 {{- define "dockwork.leaseName" -}}
 {{- printf "%s-operator" (include "dockwork.fullname" .) -}}
 {{- end }}
