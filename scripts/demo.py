@@ -97,7 +97,7 @@ def wait(ask: Callable[[], Any], *, within: float, what: str, every: float = 0.5
 def install(cluster: Cluster) -> None:
     for name in (SYSTEM, SPACE):
         cluster.namespace(name)
-    cluster.helm("upgrade", "--install", "dockwork-crds", ROOT / "charts" / "dockwork-crds", "-n", SYSTEM)
+    cluster.helm("upgrade", "--install", "dockwork-crds", ROOT / "charts" / "dockwork-crds", "-n", "default")
     cluster.helm(
         "upgrade", "--install", "dockwork", ROOT / "charts" / "dockwork", "-n", SYSTEM,
         "--set", f"watchNamespaces={{{SPACE}}}", "--set", "redis.enabled=true",

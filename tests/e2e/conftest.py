@@ -18,7 +18,7 @@ from support.waiting import until
 
 @pytest.fixture(scope="session")
 def house() -> Iterator[House]:
-    cluster = Cluster.ofbed()
+    cluster = Cluster.of_bed()
     bed("build", "tests/e2e/app", "--tag", "dockwork-e2e:1", "--build-arg", "VERSION=1")
     bed("build", "tests/e2e/app", "--tag", "dockwork-e2e:2", "--build-arg", "VERSION=2")
     bed("load", "dockwork-e2e:1", "dockwork-e2e:2")

@@ -88,12 +88,13 @@ class House:
 def install(cluster: Cluster) -> None:
     for name in (SYSTEM, SPACE):
         cluster.namespace(name)
-    cluster.helm("upgrade", "--install", "dockwork-crds", ROOT / "charts" / "dockwork-crds", "-n", SYSTEM)
+    cluster.helm("upgrade", "--install", "dockwork-crds", ROOT / "charts" / "dockwork-crds", "-n", "default")
     cluster.helm(
         "upgrade", "--install", RELEASE, ROOT / "charts" / "dockwork", "-n", SYSTEM,
         "--set", f"watchNamespaces={{{SPACE}}}",
         "--set", "redis.enabled=true",
-        "--set", "redis.persistence.size=1Gi",
+        "--set", "redis.persistence.size=1Gi,image.tag=dev,runtimeImage.tag=dev,redis.image.tag=dev",
+        "--set", "rbac.secretNames={dockwork-redis-wrong}",
         "--wait", "--timeout", "180s",
     )  # fmt: skip
 
