@@ -14,7 +14,7 @@ from bed.keys import key_of
 from bed.locks import locked
 from bed.nodes import node_image, node_tag, prepare
 from bed.places import ROOT, Bed
-from bed.programs import PROGRAMS, built
+from bed.programs import IN_THE_NODE, PROGRAMS, built
 from bed.routes import Route, choose_route
 from bed.shell import run
 from bed.steps import say, step
@@ -143,30 +143,29 @@ def _make(bed: Bed) -> Cluster:
     route = choose_route(look(bed.cache))
     say(f"bed: {bed.name}: {route.value}")
     bed.folder.mkdir(parents=True, exist_ok=True)
-    log = bed.folder / "log"
     if route is Route.PUBLIC:
         engine = host_engine()
         assert engine is not None
-        image = PUBLIC_NODE
-    else:
-        engine = prepare_local(bed.cache, log)
+        return _made(Cluster(bed=bed, route=route, engine=engine), PUBLIC_NODE)
+    log = bed.folder / "log"
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        programs = beside.submit(built, [*IN_THE_NODE, "kind"], bed.cache)
+        rest = beside.submit(built, list(PROGRAMS), bed.cache)  # the cluster does not wait for helm
+        engine = prepare(bed.cache, log)
+        programs.result()
         image = node_image(engine, bed.cache, log)
-    (bed.folder / "route").write_text(route.name)
-    cluster = Cluster(bed=bed, route=route, engine=engine)
-    if cluster.nodes():
-        say(f"bed: {bed.name}: removes what an interrupted or stopped run left")
-        _delete(cluster)
-    _create(cluster, image)
+        cluster = _made(Cluster(bed=bed, route=route, engine=engine), image)
+        rest.result()
     return cluster
 
 
-def prepare_local(cache: Path, log: Path) -> Engine:
-    """Everything of the local route but the node image: Go programs, and beside them the Debian parts."""
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        programs = beside.submit(built, list(PROGRAMS), cache)
-        engine = prepare(cache, log)
-        programs.result()
-    return engine
+def _made(cluster: Cluster, image: str) -> Cluster:
+    (cluster.bed.folder / "route").write_text(cluster.route.name)
+    if cluster.nodes():
+        say(f"bed: {cluster.bed.name}: removes what an interrupted or stopped run left")
+        _delete(cluster)
+    _create(cluster, image)
+    return cluster
 
 
 def _create(cluster: Cluster, image: str) -> None:

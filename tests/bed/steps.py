@@ -18,7 +18,9 @@ def step(title: str) -> Iterator[None]:
     began = time.monotonic()
     try:
         yield
-    except BaseException:
-        say(f"bed: {title}: failed after {time.monotonic() - began:.1f} s")
+    except BaseException as error:
+        # At once, and not only at the end: other steps may run beside this one for minutes.
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        say(f"bed: {title}: failed after {time.monotonic() - began:.1f} s: {reason}")
         raise
     say(f"bed: {title}: {time.monotonic() - began:.1f} s")

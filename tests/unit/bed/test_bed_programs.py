@@ -14,7 +14,7 @@ from bed import programs
 from bed.cli import main
 from bed.errors import BedError
 from bed.places import ROOT
-from bed.programs import GO_MODULES, PROGRAMS, built, program_path
+from bed.programs import GO_MODULES, PROGRAMS, built, chains, program_path
 from bed.shell import run, succeeds
 from bed.waits import wait_until
 
@@ -56,6 +56,17 @@ def test_a_program_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert first == second == {"pause": program_path("pause", cache)}
     assert first["pause"].read_text() == "built\n"
     assert (tmp_path / "calls").read_text() == "call\n"
+
+
+def test_programs_are_built_in_two_rows_that_keep_their_order() -> None:
+    assert chains(list(PROGRAMS)) == [
+        [
+            *("kube-apiserver", "kubectl", "kubelet", "kube-controller-manager", "kube-scheduler"),
+            *("kube-proxy", "kubeadm"),
+        ],
+        ["etcd", "coredns", "local-path-provisioner", "pause", "kind", "helm"],
+    ]
+    assert chains(["helm"]) == [["helm"]]
 
 
 def test_a_build_that_fails_says_the_compilers_last_words_and_leaves_nothing_half_done(
