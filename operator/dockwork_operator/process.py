@@ -48,6 +48,8 @@ STATUS_WRITES_PER_SECOND = 10.0
 CRDS_EVERY = 5.0
 #: Ends of all watches in so many seconds after which a new process is tried.
 ENDS_AT_MOST, ENDS_WITHIN = 5, 300.0
+#: Seconds that the watches get to close their connections.
+WATCHES_END_WITHIN = 3.0
 #: Seconds that reconciles under way get at the end: what they wrote is then also in the status.
 FINISH_WITHIN = 3.0
 ACCESS_EVERY = 60.0
@@ -228,6 +230,8 @@ class Operator:
             self._watches.stop()
         self.wakes.close()
         await self.leader.release()
+        if self._watches is not None:
+            await self._watches.wait_ended(WATCHES_END_WITHIN)
         await self.links.close()
         await self.kube.close()
         await self.probes.stop()

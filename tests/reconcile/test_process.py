@@ -31,10 +31,10 @@ async def test_it_waits_for_its_crds_and_is_not_ready_until_then(
     operator = Operator(settings_for(cluster.namespace), login_of(proxy.kubeconfig(tmp_path)))
     task = asyncio.create_task(operator.run())
     try:
-        await until_async(lambda: _true(missing.hits > 0), within=20)
+        await until_async(lambda: _true(missing.hits > 0), within=60)
         assert await ask(operator, "/readyz") == (503, "the caches are not filled yet\n")
         assert (await ask(operator, "/livez"))[0] == 200
-        await until_async(lambda: _true(operator.health.filled), within=20)
+        await until_async(lambda: _true(operator.health.filled), within=60)
         assert (await ask(operator, "/readyz"))[0] == 200
         assert proxy.paths("GET .*/queues$")
     finally:
@@ -55,7 +55,7 @@ async def test_of_two_replicas_one_acts_and_the_other_takes_over_at_its_end(clus
             assert not standby.leader.fresh
             await cluster.queue()
             await cluster.wait_condition("Accepted", "False", "SecretNotFound")
-            await until_async(lambda: _true(standby.cache.count(QUEUES) == 1), within=10)
+            await until_async(lambda: _true(standby.cache.count(QUEUES) == 1), within=60)
             leader.stop()
             await until_async(lambda: _true(standby.leader.fresh), within=5, what="the successor leads")
             await cluster.queue("second")
@@ -67,11 +67,11 @@ async def test_a_watch_that_is_cut_comes_back_and_misses_nothing(
     cluster: Cluster, proxy: FaultyProxy, tmp_path: Path
 ) -> None:
     async with running(settings_for(cluster.namespace), login_of(proxy.kubeconfig(tmp_path))):
-        await until_async(lambda: _true(proxy.watches >= 6), within=15, what="all watches are open")
+        await until_async(lambda: _true(proxy.watches >= 6), within=60, what="all watches are open")
         assert proxy.drop_watches() >= 6
         proxy.fail(410, "GET", "queues.*watch=true", times=1)
         await cluster.queue()
-        await cluster.wait_condition("Accepted", "False", "SecretNotFound", within=20)
+        await cluster.wait_condition("Accepted", "False", "SecretNotFound", within=60)
 
 
 @pytest.mark.covers("OP-303")
@@ -80,7 +80,7 @@ async def test_the_audit_feeds_in_what_a_silent_watch_missed_and_fails_liveness_
 ) -> None:
     settings = settings_for(cluster.namespace, audit=timedelta(seconds=600))
     async with running(settings, login_of(proxy.kubeconfig(tmp_path))) as operator:
-        await until_async(lambda: _true(proxy.watches >= 6), within=15)
+        await until_async(lambda: _true(proxy.watches >= 6), within=60)
         operator.audit.grace = 0.1
         operator._deliver = lambda *event: None  # type: ignore[assignment,method-assign]
         assert operator._watches is not None
@@ -189,7 +189,7 @@ async def test_access_that_is_lost_ends_the_process(api_server: ApiServer, clust
         login = login_of(proxy.kubeconfig(tmp_path))
         operator = Operator(settings_for(cluster.namespace), login)
         task = asyncio.create_task(operator.run())
-        await until_async(lambda: _true(operator.leader.fresh), within=20)
+        await until_async(lambda: _true(operator.leader.fresh), within=60)
         api_server.kubectl("delete", "rolebinding", "operator", "-n", cluster.namespace)
 
         async def lost() -> bool:

@@ -100,11 +100,16 @@ class FaultyProxy:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
+        streams = list(self._streams)
         self.drop_watches()
-        if self._session is not None:
-            await self._session.close()
+        await asyncio.gather(*streams, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._session is not None:
+            assert self._session.connector is not None
+            # A polite end of TLS would still be under way when the loop closes.
+            await self._session.connector.close(abort_ssl=True)
+            await self._session.close()
 
     def kubeconfig(self, folder: Path, name: str = "proxied") -> Path:
         """A kubeconfig that leads here."""

@@ -188,7 +188,7 @@ class Simulation:
         if plan.status is not None:
             self.writes += 1
             self.status = dict(plan.status)
-            self.events += [event.reason for event in plan.events]
+        self.events += [event.reason for event in plan.events]
         self.memory = remember(plan, Applied(done=plan.actions, status_written=plan.status is not None), now)
 
     def _carry_out(self, action: Action) -> None:

@@ -82,6 +82,11 @@ class Watches:
         """Ask kopf to end; does not wait. The thread is a daemon: it never keeps the process alive."""
         self._stop.set()
 
+    async def wait_ended(self, within: float) -> None:
+        """After `stop`: until the thread is done, or `within` seconds."""
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, within)
+
     def _run(self) -> None:
         error: BaseException | None = None
         try:
