@@ -99,7 +99,7 @@ def system(api: Api, shop: str) -> str:
 # --- every documented combination (OP-332) -----------------------------------------------------------------
 
 
-@pytest.mark.covers("OP-332", "OP-311", "OP-330")
+@pytest.mark.covers("OP-332", "OP-311", "OP-330", "OP-307")
 @pytest.mark.parametrize("name", COMBINATIONS)
 def test_the_api_server_accepts_what_is_rendered(
     name: str, server: ApiServer, api: Api, system: str, tmp_path: Path
@@ -107,7 +107,10 @@ def test_the_api_server_accepts_what_is_rendered(
     done = render(tmp_path, COMBINATIONS[name], namespace=system)
     assert done.returncode == 0, done.stderr
     server.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", input=done.stdout)
-    pods = list(pods_of(objects(done.stdout)))
+    made = objects(done.stdout)
+    assert not [each["kind"] for each in made if "Webhook" in each["kind"] or "Certificate" in each["kind"]]
+    assert not [each for each in made if each.get("type") == "kubernetes.io/tls"]
+    pods = list(pods_of(made))
     assert pods
     for namespace, pod in pods:
         answer = api.ask(
@@ -396,6 +399,7 @@ def test_the_crd_chart_installs_the_same_crds_and_keeps_them(server: ApiServer, 
     for each in made:
         assert each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
         assert each["spec"] == plain[each["metadata"]["name"]]["spec"]
+        assert "conversion" not in each["spec"]
     server.kubectl(
         "apply",
         "--server-side",
@@ -521,17 +525,6 @@ def test_two_releases_of_one_name_share_nothing_in_the_cluster(tmp_path: Path) -
 
     assert len(cluster_wide("one")) == 3
     assert not cluster_wide("one") & cluster_wide("two")
-
-
-@pytest.mark.covers("OP-307")
-@pytest.mark.parametrize("name", COMBINATIONS)
-def test_nothing_is_a_webhook_or_a_certificate(name: str, tmp_path: Path) -> None:
-    made = rendered(tmp_path, COMBINATIONS[name]) + rendered(tmp_path, chart=CRD_CHART)
-    assert not [each["kind"] for each in made if "Webhook" in each["kind"] or "Certificate" in each["kind"]]
-    assert not [each for each in made if each.get("type") == "kubernetes.io/tls"]
-    assert all(
-        "conversion" not in each["spec"] for each in made if each["kind"] == "CustomResourceDefinition"
-    )
 
 
 # --- helm test (OP-333) ------------------------------------------------------------------------------------
