@@ -49,7 +49,7 @@ def merge_pod_template(
     """
     try:
         _check_template(fragment, command_is_ours=command_is_ours)
-        return _merge_objects(ours, fragment, ROOT)
+        return _merge_objects(ours, _without_nulls(fragment), ROOT)
     except _Refusal as refusal:
         return refusal.refused
 
@@ -112,14 +112,22 @@ def _check_strings(values: Any, where: str) -> Mapping[str, Any]:
     return _object(values, where)
 
 
+def _without_nulls(value: Any) -> Any:
+    """`value` as the API server would store it elsewhere: a null field is an absent one."""
+    if isinstance(value, Mapping):
+        return {name: _without_nulls(below) for name, below in value.items() if below is not None}
+    if isinstance(value, list):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
 # --- merging -----------------------------------------------------------------------------------------------
 
 
 def _merge_objects(ours: Mapping[str, Any], theirs: Mapping[str, Any], where: str) -> dict[str, Any]:
     merged = dict(ours)
     for name, value in theirs.items():
-        if value is not None:
-            merged[name] = _merge_field(name, ours.get(name), value, f"{where}.{name}")
+        merged[name] = _merge_field(name, ours.get(name), value, f"{where}.{name}")
     return merged
 
 

@@ -132,6 +132,9 @@ def test_every_other_list_replaces_ours() -> None:
 def test_a_null_changes_nothing() -> None:
     template = rendered({"metadata": None, "spec": {"securityContext": None, "containers": None}})
     assert template == rendered({})
+    deep = rendered({"spec": {"affinity": {"podAffinity": None}, "tolerations": [{"key": "a", "value": None}]}})
+    assert deep["spec"]["affinity"] == {}
+    assert deep["spec"]["tolerations"] == [{"key": "a"}]
 
 
 def test_the_command_may_be_set_where_it_is_the_user_s_anyway() -> None:
