@@ -186,6 +186,7 @@ class App:
         max_bytes      of their payloads: a number, or text such as ``2Gi``
         max_payload    of one job, likewise, at most 8Mi
         lease          how long a claim is safe without renewal, 5 s to 1 h
+        keep           how long completed jobs stay; its bytes are those of all ended jobs together
         """
         queue = Queue(QueueName("default", name).queue, self)
         if options:

@@ -380,6 +380,7 @@ class QueueOptions(TypedDict, total=False):
     max_bytes: int | str
     max_payload: int | str
     lease: Span
+    keep: Keep
 
 
 def queue_config(options: QueueOptions) -> QueueConfig:
@@ -515,6 +516,14 @@ def _lease_ms(value: Span) -> int:
     return to_ms(to_span(value, "lease", least=timedelta(seconds=5), most=timedelta(hours=1)))
 
 
+def _queue_keep(value: Keep) -> Mapping[str, int]:
+    limits = _check_keep(value)
+    age = -1 if limits.age is None else to_ms(limits.age)
+    count = -1 if limits.count is None else limits.count
+    kept = {"completed_age_ms": age, "completed_count": count}
+    return kept if limits.bytes is None else {**kept, "bytes": limits.bytes}
+
+
 #: Option of `App.queue` -> (field of QueueConfig, value).
 _QUEUE_FIELDS: Mapping[str, Callable[[Any], tuple[str, Any]]] = {
     "timeout": lambda value: ("timeout_ms", to_ms(_check_timeout(value))),
@@ -532,4 +541,5 @@ _QUEUE_FIELDS: Mapping[str, Callable[[Any], tuple[str, Any]]] = {
         _check_count("max_payload", parse_size(value, "max_payload"), 1, 1 << 23),
     ),
     "lease": lambda value: ("lease_ms", _lease_ms(value)),
+    "keep": lambda value: ("keep", _queue_keep(value)),
 }

@@ -210,6 +210,12 @@ def test_queue_options_of_code_are_those_of_the_store() -> None:
     )
     assert found.backoff is not None
     assert Backoff.from_json(found.backoff) == Backoff.fixed(5)
+    app.queue("brief", keep=Keep.for_(60, count=5, bytes=1000))
+    assert app.registry.queue_configs["brief"].keep == {
+        "completed_age_ms": 60_000,
+        "completed_count": 5,
+        "bytes": 1000,
+    }
     for options in ({"lease": 1}, {"backoff": Backoff.custom("x")}, {"max_bytes": "lots"}, {"rate": 5}):
         with pytest.raises(InvalidValue):
             app.queue("mail", **options)  # type: ignore[arg-type]
