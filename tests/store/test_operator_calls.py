@@ -193,7 +193,7 @@ async def test_a_sample_shows_the_queue(world: World) -> None:
     assert sample.bytes == sum(len(a_job(name).envelope) for name in ("a", "b", "p", "soon", "far", "parks"))
     assert (sample.paused, sample.held, sample.closed) == (False, False, False)
     assert (sample.owner, sample.config_generation) == (MINE, 7)
-    assert (sample.template_known, sample.parked_types) == (True, {"x": 1})
+    assert (sample.template_known, sample.parked_types, sample.parked_first) == (True, {"x": 1}, "parks")
     assert (sample.quiesced, sample.leased) == ({BOB.pod: "tok"}, {ANN.pod: 2})
     (beat,) = sample.workers
     assert replace(beat, beat_ms=0) == a_beat(ANN, busy=2, jobs=(("a", 1, 2),), schemas={"t": "abc"})

@@ -143,11 +143,12 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One transition, for `kubectl describe`."""
+    """One transition, for `kubectl describe`. of: the action that it tells of; not done, not told."""
 
     reason: str
     message: str
     type: EventType = EventType.NORMAL
+    of: Action | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,7 +164,7 @@ class Count:
 class Plan:
     """The decision of one reconcile.
 
-    status         the whole status to write (every key, None for what is unset); None = it is as it should be
+    status         the whole status to write; None = what is stored says it already
     requeue_after  look again then, if nothing wakes the key before; None = the tick and the resync suffice
     memory         what to remember if nothing had to be done; `remember` adds what was done
     """

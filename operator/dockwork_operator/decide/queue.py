@@ -278,7 +278,7 @@ def _finish(
     events += transitions(conditions_seen(old.get("conditions")), status.conditions)
     return Plan(
         actions=actions,
-        status=new if events or is_news(old, new, memory.status_written_at, now) else None,
+        status=new if is_news(old, new, memory.status_written_at, now) else None,
         events=events,
         counts=counts,
         requeue_after=requeue,
@@ -660,11 +660,12 @@ class _Reconcile:
         for action in actions:
             if isinstance(action, Scale) and not self._creating() and action.to != action.seen:
                 name = "ScaledUp" if action.to > action.seen else "ScaledDown"
-                self._event(name, f"from {action.seen} to {action.to} pods: {_because(pods)}")
+                self._event(name, f"from {action.seen} to {action.to} pods: {_because(pods)}", of=action)
             if isinstance(action, ApplyChild) and action.reason == "adopted":
-                self._event("Adopted", f"{action.kind} {action.name} is this Queue's now")
+                self._event("Adopted", f"{action.kind} {action.name} is this Queue's now", of=action)
             if isinstance(action, ApplyChild) and action.reason == "the template changed":
-                self._event("RolloutStarted", f"template {self.children.template_hash} replaces the old one")
+                message = f"template {self.children.template_hash} replaces the old one"
+                self._event("RolloutStarted", message, of=action)
         before = read_status(_stored(self.seen, self.memory))
         was = before.rollout.state if before.rollout is not None else ""
         if was == State.PROGRESSING and self._state(held) is State.COMPLETE and not self._creating():
@@ -683,8 +684,10 @@ class _Reconcile:
                 EventType.WARNING,
             )
 
-    def _event(self, reason: str, message: str, kind: EventType = EventType.NORMAL) -> None:
-        self.events.append(Event(reason=reason, message=message, type=kind))
+    def _event(
+        self, reason: str, message: str, kind: EventType = EventType.NORMAL, of: Action | None = None
+    ) -> None:
+        self.events.append(Event(reason=reason, message=message, type=kind, of=of))
 
     def _ignored(self) -> int | None:
         """`spec.replicas` if it is set and nobody heeds it."""

@@ -186,11 +186,14 @@ class Stranded:
 
 def see_stranded(sample: SampleSeen, rolling: bool, since: datetime | None, now: datetime) -> Stranded:
     """Which parked jobs no live worker knows; a rollout may bring the worker that does."""
-    known = {name for worker in sample.workers for name in worker.types}
+    known = {
+        name
+        for worker in sample.workers
+        for job_type, schema in worker.schemas.items()
+        for name in (job_type, f"{job_type}@{schema}")
+    }
     unknown: Mapping[str, int] = {
-        name: number
-        for name, number in sample.parked_types.items()
-        if number > 0 and name not in known and name.partition("@")[0] not in known
+        name: number for name, number in sample.parked_types.items() if number > 0 and name not in known
     }
     if rolling or not unknown:
         return Stranded()

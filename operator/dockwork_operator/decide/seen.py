@@ -189,7 +189,7 @@ class WorkerSeen:
     quiesce_token: str = ""
     longest_rest_ms: int = 0
     mean_elapsed_ms: int = 0
-    types: tuple[str, ...] = ()
+    schemas: Mapping[str, str] = field(default_factory=dict)  #: job type -> schema hash
     drained: int = 0
     requeued: int = 0
     lost: int = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from dockwork_operator.apply.carry_out import Hands, carry_out, failure_of
 from dockwork_operator.decide.manifests import RedisDefaults
-from dockwork_operator.decide.memory import Memory, remember, seed_memory
+from dockwork_operator.decide.memory import REFUSED_FOR, Memory, remember, seed_memory
 from dockwork_operator.decide.plan import Applied, ApplyFailure, FailureKind, Plan
 from dockwork_operator.decide.queue import decide_queue
 from dockwork_operator.decide.seen import OperatorSeen, QueueSeen, SecretState
@@ -162,6 +162,8 @@ class QueueReconciler:
             applied = Applied(done=applied.done, status_written=True)
         about = About(resource=QUEUES, namespace=key.namespace, name=key.name, uid=uid)
         for event in plan.events:
+            if event.of is not None and event.of not in applied.done:
+                continue
             await self._parts.events.write(
                 about, reason=event.reason, message=event.message, warning=event.type == "Warning"
             )
@@ -181,6 +183,11 @@ class QueueReconciler:
 
     def _again(self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, *, held: bool) -> None:
         parts = self._parts
+        if applied.failure is not None and applied.failure.kind in REFUSED_FOR:
+            # The next plan leaves out what was refused: the rest does not wait for it.
+            parts.wakes.put(key)
+            parts.wakes.put_later(key, REFUSED_FOR[applied.failure.kind].total_seconds())
+            return
         if applied.failure is not None:
             try_again(parts, key, seen.generation, applied.failure)
             return

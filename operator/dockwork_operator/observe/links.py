@@ -293,6 +293,7 @@ def sample_seen(sample: Sample) -> SampleSeen:
         else OwnerSeen(operator=owner.operator, namespace=owner.namespace, name=owner.name, uid=owner.uid),
         config_generation=sample.config_generation,
         parked_types=sample.parked_types,
+        parked_first=sample.parked_first,
         totals=sample.totals,
         workers=tuple(
             WorkerSeen(
@@ -306,7 +307,7 @@ def sample_seen(sample: Sample) -> SampleSeen:
                 quiesce_token=beat.quiesce_token,
                 longest_rest_ms=beat.longest_rest_ms,
                 mean_elapsed_ms=beat.mean_elapsed_ms,
-                types=beat.types,
+                schemas=beat.schemas,
                 drained=beat.drained,
                 requeued=beat.requeued,
                 lost=beat.lost,

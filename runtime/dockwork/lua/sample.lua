@@ -16,19 +16,22 @@
 -- KEYS[15]  leased    hash
 -- KEYS[16]  owner     string
 -- KEYS[17]  records   prefix
+-- KEYS[18]  parked_types prefix
 -- ARGV[1]   horizon_ms int  due within it counts as due soon
 -- ARGV[2]   template  str   hash of the pod template, or ""
 -- ARGV[3]   channel   str   "" or: mark the queue cold for 60 s, the first claimable job publishes here
--- Returns   {"ok", now_ms, counts, flags, stats, parked, workers, quiesce, leased, owner|nil}
+-- Returns   {"ok", now_ms, counts, flags, stats, parked, workers, quiesce, leased, parked_first, owner|nil}
 --           counts: ready, prioritized, delayed, due, due_soon, active, parked, dead, bytes, oldest_ms
 --           flags: paused, held, closed, template_known, generation
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], dead = KEYS[6],
   cron_at = KEYS[7], wake = KEYS[8], cold = KEYS[9], stats = KEYS[10], types = KEYS[11], parked = KEYS[12],
-  workers = KEYS[13], quiesce = KEYS[14], leased = KEYS[15], owner = KEYS[16], records = KEYS[17]}
+  workers = KEYS[13], quiesce = KEYS[14], leased = KEYS[15], owner = KEYS[16], records = KEYS[17],
+  parked_types = KEYS[18]}
 --- @include "open"
 --- @include "whole"
 --- @include "when_full"
 --- @include "oldest_wait"
+--- @include "ids_in"
 local S = open(K)
 if S.wrong then return S.wrong end
 local horizon = S.ms + tonumber(ARGV[1])
@@ -42,9 +45,10 @@ local known = 0
 if ARGV[2] ~= "" then known = redis.call("HEXISTS", K.types, "@" .. ARGV[2]) end
 local generation = redis.call("HGET", K.meta, "gen") or "0"
 local flags = {S.paused and 1 or 0, S.held and 1 or 0, S.closed and 1 or 0, known, generation}
+local parked_first = S.parked > 0 and ids_in(K, S, "parked", 0, 1)[1] or ""
 local reply = {"ok", S.now, counts, flags, redis.call("HGETALL", K.stats), redis.call("HGETALL", K.parked),
   redis.call("HGETALL", K.workers), redis.call("HGETALL", K.quiesce), redis.call("HGETALL", K.leased),
-  redis.call("GET", K.owner)}
+  parked_first, redis.call("GET", K.owner)}
 if ARGV[3] ~= "" then
   when_full(K, S)
   redis.call("SET", K.cold, ARGV[3], "PX", "60000")

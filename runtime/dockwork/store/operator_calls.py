@@ -100,7 +100,7 @@ def sample(
     """One look for the scaling loop. `cold`: the first claimable job of the next 60 s publishes a wake."""
 
     def decode(reply: list[Any]) -> Sample:
-        _, now, counts, flags, totals, parked, workers, quiesce, leased, owner = reply
+        _, now, counts, flags, totals, parked, workers, quiesce, leased, parked_first, owner = reply
         ready, prioritized, delayed, due, soon, active, parked_jobs, dead, size, oldest = map(int, counts)
         paused, held, closed, known, generation = map(int, flags)
         figures = to_counts(totals)
@@ -126,6 +126,7 @@ def sample(
             template_known=bool(known),
             owner=None if owner is None else _owner(owner.split(b"\n")),
             parked_types=to_counts(parked),
+            parked_first=parked_first.decode(),
             totals=figures,
             workers=tuple(decode_beat(beat) for beat in to_map(workers).values()),
             quiesced=_requests(to_map(quiesce), int(now)),

@@ -364,6 +364,7 @@ class Sample:
     due_soon            delayed jobs, retries and ticks due within the horizon asked for
     oldest_ms           age of the oldest due job that waits
     template_known      the template hash asked for has registered its job types
+    parked_first        id of one parked job, "" if there is none
     """
 
     time_ms: int
@@ -387,6 +388,7 @@ class Sample:
     template_known: bool
     owner: OwnerRecord | None
     parked_types: Mapping[str, int] = field(default_factory=dict)
+    parked_first: str = ""
     totals: Mapping[str, int] = field(default_factory=dict)
     workers: tuple[Heartbeat, ...] = ()
     quiesced: Mapping[str, str] = field(default_factory=dict)  #: pod UID -> token, unexpired

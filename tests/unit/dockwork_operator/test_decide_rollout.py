@@ -290,7 +290,7 @@ def test_jobs_of_a_type_that_nobody_knows_are_stranded_after_a_minute() -> None:
 @pytest.mark.covers("OP-218")
 def test_a_worker_that_knows_the_type_or_a_rollout_that_may_bring_it_ends_the_wait() -> None:
     memory = a_memory(stranded_since=NOW - timedelta(minutes=5))
-    knowing = replace(PARKED, workers=(a_worker("a", types=("mail.fax", "mail.telex")),))
+    knowing = replace(PARKED, workers=(a_worker("a", schemas={"mail.fax": "cd34", "mail.telex": "ab12"}),))
     rolling = replace(
         a_rolling_world(new_pod("n"), old_pod("a")), redis=redis(replace(PARKED, config_generation=2))
     )
@@ -301,3 +301,6 @@ def test_a_worker_that_knows_the_type_or_a_rollout_that_may_bring_it_ends_the_wa
     assert conditions(known)["StrandedJobs"] == ("False", "None")
     assert conditions(coming)["StrandedJobs"] == ("False", "None")
     assert known.memory.stranded_since is None
+    other = replace(PARKED, workers=(a_worker("a", schemas={"mail.fax": "cd34", "mail.telex": "ef56"}),))
+    stranded = decide_queue(OLD, a_world(OLD, redis=redis(other)), memory, NOW)
+    assert message(stranded, "StrandedJobs") == "no live worker knows mail.telex@ab12; the first is job-1"

@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.decisions import NOW, NOW_MS
 
 from dockwork_operator.constants import ScaleReason
 from dockwork_operator.decide.memory import Rates
@@ -24,6 +23,7 @@ from dockwork_operator.decide.scaling import (
     next_rates,
     tick,
 )
+from support.decisions import NOW, NOW_MS
 
 IDLE = Rates(service_s=1.0, time_ms=NOW_MS - 2000)
 
@@ -288,6 +288,7 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @pytest.mark.covers("OP-140")
+@settings(deadline=None)
 @given(loads(), some_rates(), policies(), st.booleans())
 def test_the_number_is_within_the_limits_and_serves_what_runs(
     load: Load, rates: Rates, policy: Policy, warm: bool
@@ -299,6 +300,7 @@ def test_the_number_is_within_the_limits_and_serves_what_runs(
 
 
 @pytest.mark.covers("OP-140")
+@settings(deadline=None)
 @given(
     loads(),
     some_rates(),
@@ -322,6 +324,7 @@ def test_more_work_never_asks_for_fewer_pods(
 
 
 @pytest.mark.covers("OP-140")
+@settings(deadline=None)
 @given(loads(), some_rates(), policies())
 def test_constant_input_comes_to_rest(load: Load, rates: Rates, policy: Policy) -> None:
     window: tuple[tuple[object, int], ...] = ()
@@ -337,6 +340,7 @@ def test_constant_input_comes_to_rest(load: Load, rates: Rates, policy: Policy) 
 
 
 @pytest.mark.covers("OP-140")
+@settings(deadline=None)
 @given(policies(), st.integers(min_value=0, max_value=30))
 def test_no_work_ends_at_the_minimum_after_one_window(policy: Policy, current: int) -> None:
     window: tuple[tuple[object, int], ...] = ((NOW - timedelta(seconds=1), 99),)

@@ -209,8 +209,8 @@ def test_a_decision_is_kept_with_what_it_was_made_from() -> None:
 def test_only_the_last_twenty_decisions_are_kept() -> None:
     seen, memory = settled(QUEUE, a_world(QUEUE), a_memory())
     for step in range(HISTORY + 5):
-        at = NOW + timedelta(seconds=2 * (step + 1))
-        sample = a_sample(time_ms=NOW_MS + 2000 * (step + 1), ready=150 * (step % 2 + 1))
+        at = NOW + timedelta(seconds=10 * (step + 1))
+        sample = a_sample(time_ms=NOW_MS + 10_000 * (step + 1), ready=150 * (step % 2 + 1))
         seen, memory = settled(QUEUE, replace(seen, redis=redis(sample)), memory, at)
 
     history = seen.status["scaling"]["history"]
