@@ -309,16 +309,24 @@ async def test_forbid_lets_only_one_of_several_due_ticks_through(world: CronWorl
 
 @pytest.mark.covers("OP-252")
 async def test_max_pending_bounds_what_waits_but_not_the_catch_up(world: CronWorld) -> None:
-    entry = an_entry(missed_run_policy="All", max_pending=3)
-    await world.plan([-300, -200, -4, -3, 60], entry, since=-DAY)
+    narrow = an_entry(missed_run_policy="All", max_pending=1)
+    wide = an_entry(uid="wide", missed_run_policy="All", max_pending=3)
+    for entry in (narrow, wide):
+        await world.plan([-300, -200, -4, -3, 60], entry, since=-DAY)
 
-    assert await world.tick() == [
+    assert await world.tick(UID) == [
+        (-300, "fired", ""),
+        (-200, "fired", ""),
+        (-4, "skipped", "Pending"),
+        (-3, "skipped", "Pending"),
+    ]
+    assert await world.tick("wide") == [
         (-300, "fired", ""),
         (-200, "fired", ""),
         (-4, "fired", ""),
         (-3, "skipped", "Pending"),
     ]
-    assert (await world.state()).pending == 3
+    assert ((await world.state()).pending, (await world.state("wide")).pending) == (2, 3)
 
 
 @pytest.mark.covers("OP-262")
@@ -661,6 +669,16 @@ async def test_a_refill_does_not_count_as_an_operators_visit_and_seven_days_stop
     # An operator comes back: it goes on, and the policy decides about what was missed.
     await world.plan([], an_entry())
     assert await world.tick() == [(-2, "fired", "")]
+
+
+@pytest.mark.covers("OP-252")
+async def test_what_lies_beyond_the_plan_stays_undecided(world: CronWorld) -> None:
+    await world.plan([-20], since=-DAY)
+
+    first = await world.tick()
+    await world.plan([-10, 60], from_ms=world.second(-20))
+
+    assert (first, await world.tick()) == ([(-20, "fired", "")], [(-10, "fired", "")])
 
 
 @pytest.mark.covers("OP-252")

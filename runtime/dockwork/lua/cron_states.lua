@@ -11,6 +11,7 @@ local K = {meta = KEYS[1], cron = KEYS[2], cron_at = KEYS[3], plans = KEYS[4], r
 --- @include "record_key"
 --- @include "open"
 --- @include "unfinished_ticks"
+--- @include "next_instant"
 local S = open(K)
 if S.wrong then return S.wrong end
 local uids = ARGV
@@ -29,9 +30,10 @@ for i = 1, #uids do
     local state = cjson.decode(found[1])
     local ids, waiting = unfinished_ticks(K, state)
     local planned = redis.call("ZCOUNT", record_key(K.plans, uid), "(" .. whole(math.max(state.cursor, S.ms)), "+inf")
+    local first = redis.call("ZSCORE", K.cron_at, uid) and next_instant(K, uid, state, cjson.decode(found[2]))
     local size = #reply
     reply[size + 1], reply[size + 2], reply[size + 3] = uid, found[1], found[2]
-    reply[size + 4], reply[size + 5] = redis.call("ZSCORE", K.cron_at, uid) or "", planned
+    reply[size + 4], reply[size + 5] = first and whole(first) or "", planned
     reply[size + 6], reply[size + 7] = waiting, table.concat(ids, " ")
   end
 end

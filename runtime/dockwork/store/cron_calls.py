@@ -168,7 +168,7 @@ def _state(
         uid=uid.decode(),
         schedule_hash=said["hash"],
         cursor_ms=int(said["cursor"]),
-        next_ms=int(float(next_ms)) if next_ms else None,
+        next_ms=int(next_ms) if next_ms else None,
         planned=int(planned),
         last_planned_ms=int(said["planned_to"]),
         suspended=bool(said.get("suspended")),
