@@ -132,7 +132,9 @@ def test_every_other_list_replaces_ours() -> None:
 def test_a_null_changes_nothing() -> None:
     template = rendered({"metadata": None, "spec": {"securityContext": None, "containers": None}})
     assert template == rendered({})
-    deep = rendered({"spec": {"affinity": {"podAffinity": None}, "tolerations": [{"key": "a", "value": None}]}})
+    deep = rendered(
+        {"spec": {"affinity": {"podAffinity": None}, "tolerations": [{"key": "a", "value": None}]}}
+    )
     assert deep["spec"]["affinity"] == {}
     assert deep["spec"]["tolerations"] == [{"key": "a"}]
 
