@@ -1,0 +1,135 @@
+"""The guides' snippets, run: what the documentation says is what happens."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dockwork import App, Settings
+from dockwork.cli import COMMANDS, main
+from support.redis_server import RedisServer
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer(port=0) as running:
+        yield running
+
+
+def blocks(guide: str, language: str) -> list[tuple[int, str]]:
+    """(first line, text) of each fenced block."""
+    text = (GUIDES / guide).read_text()
+    fence = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return [(text[: found.start(1)].count("\n"), found[1]) for found in fence.finditer(text)]
+
+
+async def run_block(text: str, line: int, guide: str, module: types.ModuleType) -> None:
+    code = compile("\n" * line + text, str(GUIDES / guide), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    result = eval(code, module.__dict__)
+    if inspect.isawaitable(result):
+        await result
+
+
+async def test_the_jobs_guide_runs_from_top_to_bottom(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    (line, first), *rest = blocks("jobs.md", "python")
+    await run_block(first, line, "jobs.md", module)
+    app: App = module.app
+    worker = app.worker(queues={"mail": 4}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+
+    try:
+        for line, text in rest:
+            if ".sync." not in text or "def " in text or "await " in text:
+                await run_block(text, line, "jobs.md", module)
+            else:  # a blocking call would keep the worker's loop from its work
+                code = compile(text, "jobs.md", "exec")
+                await asyncio.to_thread(exec, code, module.__dict__)
+    finally:
+        await worker.shutdown()
+        await running
+        app.sync.close()
+        await app.close()
+
+    assert len(rest) == 11
+    assert app.registry.queue_configs["mail"].max_depth == 100_000
+
+
+async def test_the_configuration_guides_snippets_run() -> None:
+    module = types.ModuleType("guide")
+    for line, text in blocks("configuration.md", "python"):
+        await run_block(text, line, "configuration.md", module)
+
+    assert module.app.settings.redis.host == "redis.example"
+
+
+def test_each_variable_of_the_configuration_guide_is_read_and_no_other() -> None:
+    from dockwork import settings
+
+    text = (GUIDES / "configuration.md").read_text()
+    rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    read = {name for _, names, _ in settings._REDIS_FIELDS for name in names}
+    read |= {"REDIS_URL", "REDIS_URL_FILE", "REDIS_MODE"}
+    read |= {f"DOCKWORK_{name}" for _, name, _ in settings._FIELDS}
+
+    assert documented == read
+
+
+def test_each_default_of_the_configuration_guide_is_the_default() -> None:
+    text = (GUIDES / "configuration.md").read_text()
+    told = dict(re.findall(r"^\| `((?:DOCKWORK|REDIS)_[A-Z_]+)` \| `([^`]+)` \|", text, re.MULTILINE))
+    plain = Settings.from_environ({})
+
+    assert Settings.from_environ(told) == plain
+    assert len(told) >= 12
+
+
+def test_each_command_of_the_cli_guide_exists_with_its_options() -> None:
+    lines = [
+        line
+        for _, text in blocks("cli.md", "sh")
+        for line in text.splitlines()
+        if line.startswith("dockwork ")
+    ]
+
+    assert len(lines) >= 8
+    for line in lines:
+        name = line.split()[1]
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        known = {option for parameter in command.params for option in parameter.opts}
+        assert set(re.findall(r"(?<= )--?[a-z-]+", line)) <= known, line
+    table = (GUIDES / "cli.md").read_text()
+    assert set(re.findall(r"^\| `dockwork ([a-z]+)", table, re.MULTILINE)) == set(COMMANDS)
+    for name in COMMANDS:
+        assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
+
+
+def test_the_environment_of_the_tests_says_nothing() -> None:
+    assert [name for name in os.environ if name.startswith(("DOCKWORK_REDIS", "REDIS_"))] == []
+
+
+def test_the_options_table_is_that_of_app_job() -> None:
+    table = (GUIDES / "jobs.md").read_text().split("What `@app.job` takes:")[1].split("## ")[0]
+    documented = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
+    parameters: Any = inspect.signature(App.job).parameters
+
+    assert documented == [name for name in parameters if name != "self"]
