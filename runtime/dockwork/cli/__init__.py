@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dockwork import __version__
+from dockwork.version import __version__
 
 #: Command -> (module, the first line of its help).
 COMMANDS = {

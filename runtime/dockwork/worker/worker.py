@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import dockwork
 from dockwork import clock
 from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
@@ -24,6 +23,7 @@ from dockwork.errors import DockworkError, InvalidUrl, InvalidValue, ScriptFaile
 from dockwork.registry import Registry
 from dockwork.settings import Settings
 from dockwork.store.protocol import Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
+from dockwork.version import __version__
 from dockwork.worker import health, metrics
 from dockwork.worker.drain import CANCELLED_WITHIN_S, Drain
 from dockwork.worker.executor import Executor, Middleware
@@ -259,7 +259,7 @@ class Worker:
             owner=self.owner,
             pod_name=self.settings.pod_name,
             template_hash=self.settings.template_hash,
-            version=dockwork.__version__,
+            version=__version__,
             schemas=schemas,
         )
         await self._insist(self.store.open)
@@ -269,9 +269,14 @@ class Worker:
             await self._take_over(name)
             config = await self._configure(name)
             await self._insist(partial(self._register, name))
-            self._add_lane(name, slots, config)
+            lane = self._add_lane(name, slots, config)
+            # Before the first claim: a job that kills this process at once must find its successor informed.
+            await self._insist(partial(self._first_beat, lane))
 
-    def _add_lane(self, name: QueueName, slots: int, config: QueueConfig) -> None:
+    async def _first_beat(self, lane: Lane) -> None:
+        await self.store.renew(lane.name, [], self._beat(lane))
+
+    def _add_lane(self, name: QueueName, slots: int, config: QueueConfig) -> Lane:
         lease_s = LEASE_S if config.lease_ms is None else config.lease_ms / 1000
         lane = Lane(name, slots, self, config, lease_s=lease_s)
         lane.put = Put(self.settings.drain_requeue)
@@ -293,6 +298,7 @@ class Worker:
         )
         self._renewers.append(renewer)
         renewer.start()
+        return lane
 
     async def _take_over(self, name: QueueName) -> None:
         """A process that starts in the same container proves the ones before it dead: their jobs come back now."""
