@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from dockwork.version import __version__
+from dockwork.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from dockwork.app import App as App
