@@ -57,6 +57,7 @@ class Call(Generic[R]):
 
     decode     reads the answer after its tag "ok"; a ValueError, TypeError or the like becomes UnknownReply
     job_ids    to ask by when the answer is lost
+    reads      it changes nothing, so a lost answer leaves nothing unknown
     """
 
     script: str
@@ -64,6 +65,7 @@ class Call(Generic[R]):
     args: Sequence[Arg]
     decode: Callable[[list[Any]], R]
     job_ids: Sequence[str] = ()
+    reads: bool = False
 
     @property
     def key_values(self) -> list[str]:

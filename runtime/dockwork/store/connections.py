@@ -50,6 +50,9 @@ LONGEST_PAUSE_AWAY_S = 2.0
 #: Calls under way on one wire before another wire is opened.
 CALLS_PER_WIRE = 64
 
+#: A script that is gone is loaded again this often for one call, should somebody flush them all the time.
+LOADS_AT_MOST = 20
+
 
 # --- the address -------------------------------------------------------------------------------------------
 
@@ -238,12 +241,15 @@ class Connector:
 
 def connect_error(error: BaseException, address: str) -> DockworkError:
     """What a failed attempt to connect means, in our words; the server's text is kept where it holds no secret."""
-    if isinstance(error, redis_errors.AuthenticationError | redis_errors.NoPermissionError):
-        return AccessDenied(f"{address} refused the login: {type(error).__name__}")
-    if isinstance(error, redis_errors.BusyLoadingError):
-        return StoreUnavailable(f"{address} is loading its data", "loading")
-    if _is_tls(error):
-        return StoreUnavailable(f"{address}: the TLS handshake failed: {_last_line(error)}", "tls")
+    # redis-py wraps what goes wrong on a unix socket once more.
+    chain = _causes(error)
+    for cause in chain:
+        if isinstance(cause, redis_errors.AuthenticationError | redis_errors.NoPermissionError):
+            return AccessDenied(f"{address} refused the login: {type(cause).__name__}")
+        if isinstance(cause, redis_errors.BusyLoadingError):
+            return StoreUnavailable(f"{address} is loading its data", "loading")
+        if isinstance(cause, ssl.SSLError):
+            return StoreUnavailable(f"{address}: the TLS handshake failed: {_last_line(cause)}", "tls")
     if isinstance(error, redis_errors.TimeoutError | TimeoutError):
         return StoreUnavailable(f"{address} did not answer in time", "timeout")
     return reply_error("connect", error) or StoreUnavailable(
@@ -251,12 +257,12 @@ def connect_error(error: BaseException, address: str) -> DockworkError:
     )
 
 
-def _is_tls(error: BaseException | None) -> bool:
-    while error is not None:
-        if isinstance(error, ssl.SSLError):
-            return True
+def _causes(error: BaseException | None) -> list[BaseException]:
+    found: list[BaseException] = []
+    while error is not None and error not in found:
+        found.append(error)
         error = error.__cause__ or error.__context__
-    return False
+    return found
 
 
 def _last_line(error: BaseException) -> str:
@@ -442,18 +448,30 @@ class Wire:
         """Send one plain command. Raises StoreUnavailable, OutcomeUnknown, AccessDenied, ScriptFailed."""
         return await self._answer(str(args[0]), self.send(pack(args), timeout_s))
 
+    async def ask(self, *args: Arg, timeout_s: float | None = None) -> Any:
+        """Send a command that changes nothing: a lost answer is StoreUnavailable, for nothing is unknown then."""
+        try:
+            return await self.command(*args, timeout_s=timeout_s)
+        except OutcomeUnknown as error:
+            raise StoreUnavailable(f"{args[0]!s}: {error}") from error
+
     async def call(self, call: Call[Any]) -> Any:
         """Run a script: the decoded answer. A script the server forgot is loaded, and only this call sent again."""
         packed = pack_call(call)
-        try:
-            reply = await self.send(packed)
-        except redis_errors.NoScriptError:
-            # It did not run. Calls written after it may have: none may rely on the order.
-            await self._load([script(call.script)])
-            reply = await self._answer(call.script, self.send(packed))
-        except redis_errors.RedisError as error:
-            raise self._translate(call.script, error) from error
-        return call.read(reply)
+        for _ in range(LOADS_AT_MOST):
+            try:
+                reply = await self.send(packed)
+                return call.read(reply)
+            except redis_errors.NoScriptError:
+                # It did not run. Calls written after it may have: none may rely on the order.
+                await self._load([script(call.script)])
+            except redis_errors.RedisError as error:
+                raise self._translate(call.script, error) from error
+            except OutcomeUnknown as error:
+                if call.reads:
+                    raise StoreUnavailable(f"{call.script}: {error}") from error
+                raise
+        raise StoreUnavailable(f"{call.script}: Redis forgets its scripts as soon as they are loaded")
 
     async def _answer(self, name: str, future: asyncio.Future[Any]) -> Any:
         try:

@@ -136,7 +136,8 @@ def sample(
 
     require(horizon_ms >= 0, "horizon_ms", expected="0 or more", got=horizon_ms)
     channel = keys.wake_channel if cold else ""
-    return Call("sample", keys, [horizon_ms, template_hash, channel], decode)
+    # A cold flag that was set twice is set once: nothing is unknown after a lost answer.
+    return Call("sample", keys, [horizon_ms, template_hash, channel], decode, reads=True)
 
 
 def _requests(stored: Mapping[str, bytes], now_ms: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
-from dockwork.errors import DockworkError, OutcomeUnknown
+from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed
 from dockwork.settings import RedisSettings
 from dockwork.store import calls, operator_calls, views
 from dockwork.store.beats import decode_beat
@@ -90,7 +90,7 @@ class RedisStore(CronStore):
 
     async def ping(self) -> int:
         wire = await self._wire()
-        seconds, micros = await wire.command("TIME")
+        seconds, micros = await wire.ask("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
     async def _wire(self) -> Wire:
@@ -129,9 +129,15 @@ class RedisStore(CronStore):
         return OutcomeUnknown(f"{call.script} on {queue}: {error}", ids, resolve)
 
     async def _announce(self, queue: QueueName, wire: Wire) -> None:
-        """Enter the queue in its namespace's list, once per process and connection set: another slot than its keys."""
+        """Enter the queue in its namespace's list, once per process and connection set: another slot than its keys.
+
+        A full Redis refuses it; then it is tried again with the next call, which goes on all the same.
+        """
         if queue not in self._announced:
-            await wire.command("HSETNX", queues_key(queue.namespace), queue.queue, 1)
+            try:
+                await wire.ask("HSETNX", queues_key(queue.namespace), queue.queue, 1)
+            except ScriptFailed:
+                return
             self._announced.add(queue)
 
     # --- producers
@@ -217,15 +223,14 @@ class RedisStore(CronStore):
     async def predecessors(self, queue: QueueName, owner: Owner) -> builtins.list[str]:
         wire = await self._wire()
         beats = [
-            decode_beat(beat)
-            for beat in to_map(await wire.command("HGETALL", self.keys(queue).workers)).values()
+            decode_beat(beat) for beat in to_map(await wire.ask("HGETALL", self.keys(queue).workers)).values()
         ]
         same = (beat for beat in beats if beat.pod == owner.pod and beat.container == owner.container)
         return [beat.owner for beat in same if beat.owner != str(owner)]
 
     async def config(self, queue: QueueName) -> QueueConfig:
         wire = await self._wire()
-        values = await wire.command("HMGET", self.keys(queue).meta, *operator_calls.CONFIG_FIELDS)
+        values = await wire.ask("HMGET", self.keys(queue).meta, *operator_calls.CONFIG_FIELDS)
         return operator_calls.read_config(values)
 
     def renewal_channel(self) -> RedisRenewalChannel:
@@ -333,7 +338,7 @@ class RedisStore(CronStore):
         wire = await self._wire()
         info: dict[str, str] = {}
         for section in ("server", "memory", "persistence"):
-            info |= parse_info(await wire.command("INFO", section))
+            info |= parse_info(await wire.ask("INFO", section))
         return {
             "version": info.get("valkey_version") or info.get("redis_version", ""),
             "name": info.get("server_name", "redis"),
@@ -365,7 +370,7 @@ class RedisStore(CronStore):
 
     async def queues(self, namespace: str) -> builtins.list[QueueName]:
         wire = await self._wire()
-        found = await wire.command("HKEYS", queues_key(namespace))
+        found = await wire.ask("HKEYS", queues_key(namespace))
         return sorted((QueueName(namespace, name.decode()) for name in found), key=str)
 
     async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:

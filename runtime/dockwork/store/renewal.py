@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 from redis import exceptions as redis_errors
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
-from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
+from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, StoreUnavailable
 from dockwork.store import calls
 from dockwork.store.calls import Arg, Call
 from dockwork.store.connections import (
+    LOADS_AT_MOST,
     LOST,
     Connector,
     RedisConnection,
@@ -65,11 +66,18 @@ class RedisRenewalChannel:
             raise
 
     def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
-        if queue not in self._announced:
-            self._command("HSETNX", queues_key(queue.namespace), queue.queue, "1")
-            self._announced.add(queue)
+        self._announce(queue)
         call = calls.renew(QueueKeys(queue), leases, beat, run_id=self._run_id, lease_ms=self._lease_ms)
         return self._call(call)
+
+    def _announce(self, queue: QueueName) -> None:
+        if queue not in self._announced:
+            try:
+                self._command("HSETNX", queues_key(queue.namespace), queue.queue, 1)
+            except ScriptFailed:
+                # A full Redis takes no new field; the leases matter more, and the next renewal tries again.
+                return
+            self._announced.add(queue)
 
     def requeue(
         self,
@@ -99,15 +107,15 @@ class RedisRenewalChannel:
 
     def _call(self, call: Call[R]) -> R:
         packed = pack_call(call)
-        try:
-            reply = self._exchange(call.script, packed, self._timeout_s)
-        except redis_errors.NoScriptError:
-            # It did not run, so it is the one thing that may be sent again.
-            self._command("SCRIPT", "LOAD", script(call.script).text)
-            reply = self._answered(call.script, lambda: self._exchange(call.script, packed, self._timeout_s))
-        except redis_errors.RedisError as error:
-            raise self._meaning(call.script, error) from error
-        return call.read(reply)
+        for _ in range(LOADS_AT_MOST):
+            try:
+                return call.read(self._exchange(call.script, packed, self._timeout_s))
+            except redis_errors.NoScriptError:
+                # It did not run, so it is the one thing that may be sent again.
+                self._command("SCRIPT", "LOAD", script(call.script).text)
+            except redis_errors.RedisError as error:
+                raise self._meaning(call.script, error) from error
+        raise StoreUnavailable(f"{call.script}: Redis forgets its scripts as soon as they are loaded")
 
     def _command(self, *args: Arg, timeout_s: float | None = None) -> Any:
         span = self._timeout_s if timeout_s is None else timeout_s

@@ -47,14 +47,14 @@ def get(keys: QueueKeys, job_id: str) -> Call[JobView | None]:
         jobs = _jobs(reply)
         return jobs[0] if jobs else None
 
-    return Call("get", keys, [job_id], decode, [job_id])
+    return Call("get", keys, [job_id], decode, [job_id], reads=True)
 
 
 def list_jobs(keys: QueueKeys, state: State, offset: int, limit: int) -> Call[list[JobView]]:
     """A page of the jobs in `state`: waiting and running in their order, ended ones newest first."""
     require(1 <= limit <= LONGEST_PAGE, "limit", expected=f"1 to {LONGEST_PAGE}", got=limit)
     require(offset >= 0, "offset", expected="0 or more", got=offset)
-    return Call("list", keys, [state.value, offset, limit], _jobs)
+    return Call("list", keys, [state.value, offset, limit], _jobs, reads=True)
 
 
 def _jobs(reply: list[Any]) -> list[JobView]:
@@ -138,7 +138,7 @@ def stats(keys: QueueKeys) -> Call[QueueStats]:
             config_revision=int(revision),
         )
 
-    return Call("stats", keys, [], decode)
+    return Call("stats", keys, [], decode, reads=True)
 
 
 def read_event(entry: Sequence[Any]) -> Event:
