@@ -32,7 +32,9 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 local S = open(K)
 if S.wrong then return S.wrong end
 local lease_ms = tonumber(ARGV[1])
-local expires = whole(S.ms + (lease_ms > 0 and lease_ms or S.lease_ms))
+-- Also what reaping waits for after a new run id: the lease that these workers really have.
+if lease_ms > 0 then S.lease_ms = lease_ms end
+local expires = whole(S.ms + S.lease_ms)
 local verdicts, moved = {}, {}
 for i = 6, #ARGV, 2 do
   local seen = redis.call("HMGET", record_key(K.records, ARGV[i]), "e", "s", "cx")
