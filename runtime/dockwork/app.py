@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import re
-import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -124,8 +123,7 @@ class App:
         self._store = store
         self._lifespan: Lifespan | None = None
         self._looked_at: set[QueueName] = set()
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Client]
-        self._clients = weakref.WeakKeyDictionary()
+        self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
         self._portal = Portal(f"dockwork-sync-{name}")
 
     def __repr__(self) -> str:
@@ -221,6 +219,8 @@ class App:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
+            for ended in [each for each in self._clients if each.is_closed()]:
+                del self._clients[ended]
             client = self._clients[loop] = Client(
                 self.make_store(),
                 self.settings.namespace,

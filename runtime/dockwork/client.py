@@ -23,6 +23,7 @@ from dockwork.errors import (
     OutcomeUnknown,
     QueueClosed,
     QueueFull,
+    StoreUnavailable,
     TooLarge,
     Undecodable,
     UnknownReply,
@@ -321,12 +322,14 @@ class Client:
         return sorted({name.queue for name in await self.store.queues(self.namespace)})
 
     async def _open(self) -> None:
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self.store.open())
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.ensure_future(self.store.open())
         try:
-            await asyncio.shield(self._opening)
-        except DockworkError:
-            self._opening = None  # the next call tries again
+            await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:
+                self._opening = None  # the next call tries again
             raise
 
     def _join(self, queue: QueueName, job: NewJob) -> asyncio.Future[Admission]:
@@ -393,9 +396,11 @@ class Client:
         self._looked_at.add(queue)
         try:
             sample = await self.store.sample(queue, horizon_ms=0)
-        except DockworkError:
-            self._looked_at.discard(queue)
+        except (StoreUnavailable, OutcomeUnknown):
+            self._looked_at.discard(queue)  # the next enqueue looks again
             return
+        except DockworkError:
+            return  # a login that may enqueue and not look
         if sample.owner is None and not sample.workers:
             log.warning(
                 "queue %s of namespace %s has neither a Queue object nor workers; its jobs wait until it has",
