@@ -212,7 +212,7 @@ class Client:
         """Store one job. Raises QueueFull, QueueClosed, TooLarge, InvalidValue: then nothing was stored;
         OutcomeUnknown if the reply was lost."""
         queue = self.name(item.queue)
-        job = item.new_job(new_id())
+        job = item.new_job(new_id)
         if len(job.envelope) > LARGEST_ENVELOPE:
             raise_refusal(_too_large(job), item.queue)
         await self._open()
@@ -243,7 +243,7 @@ class Client:
         tally = dict.fromkeys(Admitted, 0)
         sent: list[tuple[QueueName, str]] = []
         for window in _windows(items):
-            jobs = [(self.name(item.queue), item.new_job(new_id())) for item in window]
+            jobs = [(self.name(item.queue), item.new_job(new_id)) for item in window]
             sent += [(queue, job.id) for queue, job in jobs]
             try:
                 admitted = await self._store_window(jobs)

@@ -118,8 +118,8 @@ class Item(Generic[R]):
     options: CallOptions
     job_type: JobType[Any, R] | None = None
 
-    def new_job(self, job_id: str) -> NewJob:
-        """The store's value, with the call's options over the job type's."""
+    def new_job(self, make_id: Callable[[], str]) -> NewJob:
+        """The store's value, with the call's options over the job type's; `make_id` where the call has no id."""
         said, declared = self.options, self.job_type
         priority = _first(said.priority, declared and declared.priority) or 0
         retries = _first(said.retries, declared and declared.retries)
@@ -127,7 +127,7 @@ class Item(Generic[R]):
         timeout = _first(said.timeout, declared and declared.timeout)
         keep = _first(said.keep, declared and declared.keep)
         return NewJob(
-            id=said.id or job_id,
+            id=said.id or make_id(),
             type=self.type,
             envelope=self.envelope,
             priority=priority,

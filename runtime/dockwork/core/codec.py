@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from dockwork.errors import Undecodable
@@ -48,7 +49,7 @@ def seal(envelope: Envelope) -> bytes:
     return b"".join(
         (
             b'{"v":1,"type":',
-            _json(envelope.type),
+            _json_name(envelope.type),
             b',"args":',
             envelope.args,
             b',"headers":',
@@ -90,6 +91,11 @@ def open_envelope(data: bytes) -> Envelope:
 
 
 _FIELDS: Mapping[str, type] = {"type": str, "args": dict, "headers": dict, "schema": str, "opts": dict}
+
+
+@lru_cache(maxsize=4096)
+def _json_name(name: str) -> bytes:
+    return _json(name)
 
 
 def _json(value: object) -> bytes:
