@@ -131,13 +131,16 @@ class Process:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Process:
-        """Start it and return at once."""
+        """Start it, if it was not, and return at once."""
+        if self.process is not None:
+            return self
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(self._command, env=self._environ, stdout=log, stderr=log)
         return self
 
     def __enter__(self) -> Process:
-        return self.start().until_running()
+        """A process that was started already is not waited for: it may be meant to end."""
+        return self if self.process is not None else self.start().until_running()
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
