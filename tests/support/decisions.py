@@ -7,11 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from dockwork_operator.decide.contact import settings_of
 from dockwork_operator.decide.drift import marked
 from dockwork_operator.decide.manifests import Children, RedisDefaults, render_children
 from dockwork_operator.decide.memory import Memory, remember, seed_memory
 from dockwork_operator.decide.plan import Applied, Plan
-from dockwork_operator.decide.queue import decide_queue, settings_of
+from dockwork_operator.decide.queue import decide_queue
 from dockwork_operator.decide.seen import (
     ChildSeen,
     ConditionSeen,

@@ -46,17 +46,18 @@ def marked(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def has_drifted(manifest: Mapping[str, Any], live: Mapping[str, Any]) -> bool:
     """`manifest`, as `marked`, would change the live object."""
-    return not _says(manifest, live, ())
+    # Items of a list carry neither apiVersion nor kind.
+    return not all(_says(manifest.get(part), live.get(part), (part,)) for part in ("metadata", "spec"))
 
 
 def _says(ours: Any, live: Any, path: tuple[str, ...]) -> bool:
     """Everything in `ours` is in `live`; what is only in `live` is the server's or another manager's."""
-    if isinstance(ours, Mapping):
-        if not isinstance(live, Mapping):
+    if isinstance(ours, dict):
+        if not isinstance(live, dict):
             # The server drops empty objects.
             return live is None and not any(_is_something(v) for v in ours.values())
         return all(_says(value, live.get(key), (*path, key)) for key, value in ours.items())
-    if isinstance(ours, Sequence) and not isinstance(ours, str):
+    if isinstance(ours, (list, tuple)):
         return _says_list(ours, live or (), path)
     if ours == live or (not _is_something(ours) and not _is_something(live)):
         return True
@@ -65,18 +66,18 @@ def _says(ours: Any, live: Any, path: tuple[str, ...]) -> bool:
 
 def _is_something(value: Any) -> bool:
     """False for what an absent field means as well."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return any(_is_something(v) for v in value.values())
     return value not in (None, "", 0, False, [], ())
 
 
 def _says_list(ours: Sequence[Any], live: Sequence[Any], path: tuple[str, ...]) -> bool:
-    key = next((k for k in _KEYS if ours and all(isinstance(i, Mapping) and k in i for i in ours)), None)
+    key = next((k for k in _KEYS if ours and all(isinstance(i, dict) and k in i for i in ours)), None)
     if key is None:
         return len(ours) == len(live) and all(
             _says(one, other, path) for one, other in zip(ours, live, strict=True)
         )
-    by_key = {item.get(key): item for item in live if isinstance(item, Mapping)}
+    by_key = {item.get(key): item for item in live if isinstance(item, dict)}
     return all(_says(item, by_key.get(item[key]), path) for item in ours)
 
 

@@ -28,6 +28,7 @@ from dockwork_operator.decide.plan import (
     QueueSettings,
     Scale,
     Unquiesce,
+    Upkeep,
 )
 from dockwork_operator.models.queues import QueueStatus
 
@@ -101,6 +102,22 @@ class Interrupted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Agreed:
+    """A child that needs no apply, so that it is not compared (or applied) again and again.
+
+    digest     of the manifest
+    version    resourceVersion that was compared, "" if it was applied over `content` instead
+    content    digest of what the live object declared then
+    at         when it was applied
+    """
+
+    digest: str
+    version: str = ""
+    content: str = ""
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
     """Everything that is kept for one Queue, by the UID of the object.
 
@@ -122,6 +139,7 @@ class Memory:
     failure           what stopped the last apply, until an apply goes through
     failures          applies that failed in a row
     blocked           what the API server refused -> when it may be tried again, unless the spec changes
+    agreed            children that were compared or applied, by subject
     wanted            replicas that were decided last
     status            that this process wrote last, None if it wrote none
     """
@@ -157,8 +175,14 @@ class Memory:
     failures: int = 0
     blocked: Mapping[str, datetime] = field(default_factory=dict)
     blocked_generation: int = 0
+    agreed: Mapping[str, Agreed] = field(default_factory=dict)
     wanted: int | None = None
     status: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    def is_blocked(self, subject: str, now: datetime) -> bool:
+        """The API server refused it a short while ago."""
+        until = self.blocked.get(subject)
+        return until is not None and now < until
 
 
 def seed_memory(status: Mapping[str, Any], expected: timedelta, now: datetime) -> Memory:
@@ -218,6 +242,8 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
                 down = memory.scale_down
                 if down is not None and action.resource_version is not None:
                     memory = replace(memory, scale_down=replace(down, stage=Stage.SCALED, scaled_at=now))
+            case Upkeep():
+                memory = replace(memory, upkeep_at=now)
             case Unquiesce(pods=pods):
                 memory = replace(memory, scale_down=_without(memory.scale_down, pods))
             case _:
@@ -231,6 +257,9 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
         failure = memory.failure if blocked else None
         return replace(memory, failure=failure, failed_at=memory.failed_at, failures=0, blocked=blocked)
     kind = applied.failure.kind
+    # What was not applied does not agree.
+    undone = {subject_of(action) for action in plan.actions} - done
+    memory = replace(memory, agreed={s: a for s, a in memory.agreed.items() if s not in undone})
     if kind in REFUSED_FOR and len(applied.done) < len(plan.actions):
         blocked[subject_of(plan.actions[len(applied.done)])] = now + REFUSED_FOR[kind]
     return replace(

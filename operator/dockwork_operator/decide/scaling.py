@@ -37,17 +37,8 @@ _SOURCES = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Profile:
-    """What a profile sets when the spec does not."""
-
-    drain_target: timedelta
-    utilization_percent: int
-    window: timedelta
-
-
-#: The row of OP-144 that is the default.
-BALANCED = Profile(drain_target=timedelta(seconds=15), utilization_percent=80, window=timedelta(seconds=60))
+#: How long a smaller number must hold before pods go.
+WINDOW = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dockwork_operator.constants import ScaleReason
+from dockwork_operator.decide.contact import settings_of
 from dockwork_operator.decide.drift import marked
 from dockwork_operator.decide.memory import remember, seed_memory
 from dockwork_operator.decide.plan import (
@@ -27,7 +28,7 @@ from dockwork_operator.decide.plan import (
     Unquiesce,
     Upkeep,
 )
-from dockwork_operator.decide.queue import Sampling, decide_queue, sampling, settings_of
+from dockwork_operator.decide.queue import Sampling, decide_queue, sampling
 from dockwork_operator.decide.seen import (
     ChildSeen,
     OwnerSeen,
@@ -155,6 +156,31 @@ def test_a_hand_edit_of_what_we_own_is_repaired_and_what_others_own_is_left() ->
 
     assert applied(plan_for(edited)) == [("Deployment", "differs from what is declared")]
     assert plan_for(extended).actions == ()
+
+
+@pytest.mark.covers("OP-076", "OP-305")
+def test_an_apply_that_changed_nothing_is_tried_again_only_after_ten_minutes_or_a_change() -> None:
+    other_words = live(children_of(QUEUE).deployment)
+    other_words["spec"] = {**other_words["spec"], "minReadySeconds": 4}
+    edited = {**other_words, "spec": {**other_words["spec"], "minReadySeconds": 3}}
+
+    def world(raw: dict[str, Any]) -> Any:
+        return a_world(QUEUE, deployment=a_deployment(QUEUE, child=child_seen(raw, "Deployment")))
+
+    first = decide_queue(QUEUE, world(other_words), a_memory(), NOW)
+    memory = remember(first, Applied(done=first.actions), NOW)
+    failed = remember(first, Applied(failure=ApplyFailure(kind=FailureKind.BUSY, message="503")), NOW)
+
+    def again(raw: dict[str, Any], after: timedelta, known: Any = memory) -> int:
+        return len(
+            applied(decide_queue(QUEUE, world(raw), replace(known, configured_at=NOW + after), NOW + after))
+        )
+
+    assert len(applied(first)) == 1
+    assert again(other_words, SOON) == 0
+    assert again(other_words, timedelta(minutes=10)) == 1
+    assert again(edited, SOON) == 1
+    assert again(other_words, SOON, failed) == 1
 
 
 @pytest.mark.covers("OP-076")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dockwork_operator.constants import ScaleReason
 from dockwork_operator.decide.memory import Rates
 from dockwork_operator.decide.scaling import (
-    BALANCED,
+    WINDOW,
     Fallback,
     Load,
     Policy,
@@ -33,7 +33,7 @@ def a_policy(**facts: object) -> Policy:
         slots=10,
         target_s=15,
         utilization=0.8,
-        window=BALANCED.window,
+        window=WINDOW,
         max_wait_s=60,
         longest_s=300,
         least=0,
