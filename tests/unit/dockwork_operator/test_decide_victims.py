@@ -6,20 +6,23 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from support.decisions import NOW, NOW_MS, a_pod, a_worker
 
 from dockwork_operator.constants import ScaleReason
 from dockwork_operator.decide.memory import ScaleDown, Stage
 from dockwork_operator.decide.plan import DeletionCost, Quiesce, Scale, Unquiesce
 from dockwork_operator.decide.seen import PodSeen, WorkerSeen
 from dockwork_operator.decide.victims import VICTIM_COST, Fleet, Moves, choose_victims, move
+from support.decisions import NOW, NOW_MS, a_pod, a_worker
 
 TOKEN = f"scale-down-{NOW_MS}"
 A, B, C = "a-uid", "b-uid", "c-uid"
 
 
 def a_fleet(
-    pods: tuple[PodSeen, ...], workers: tuple[WorkerSeen, ...] = (), replicas: int | None = None, **facts: object
+    pods: tuple[PodSeen, ...],
+    workers: tuple[WorkerSeen, ...] = (),
+    replicas: int | None = None,
+    **facts: object,
 ) -> Fleet:
     beats = {w.pod: (w,) for w in (workers or tuple(a_worker(p.name) for p in pods))}
     held = {w.pod: w.busy for ws in beats.values() for w in ws if w.busy}
