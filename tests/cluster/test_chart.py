@@ -18,6 +18,7 @@ from dockwork_operator.models.crds import KINDS
 from dockwork_operator.models.objects import Refused
 from dockwork_operator.models.queues import parse_queue
 from dockwork_operator.models.rbac import OWN, WATCHED, Grant
+from dockwork_operator.settings import Settings
 from support.api_requests import Api
 from support.apiserver import ApiServer
 from support.helm import CHART, CRD_CHART, ROOT, helm, objects, only, render, rendered
@@ -227,8 +228,6 @@ def test_the_defaults_are_as_documented(tmp_path: Path) -> None:
 
 @pytest.mark.covers("OP-330")
 def test_the_operator_reads_every_variable_that_the_chart_sets(tmp_path: Path) -> None:
-    from dockwork_operator.settings import Settings
-
     deployment = only(rendered(tmp_path, EVERYTHING), "Deployment")
     (operator,) = deployment["spec"]["template"]["spec"]["containers"]
     assert operator["image"] == "registry.example/op@sha256:" + "a" * 64
@@ -525,6 +524,30 @@ def test_two_releases_of_one_name_share_nothing_in_the_cluster(tmp_path: Path) -
 
     assert len(cluster_wide("one")) == 3
     assert not cluster_wide("one") & cluster_wide("two")
+
+
+def test_users_with_view_see_and_with_edit_change_what_is_theirs(tmp_path: Path) -> None:
+    made = rendered(tmp_path)
+    view = only(made, "ClusterRole", "dockwork-system-dockwork-view")
+    edit = only(made, "ClusterRole", "dockwork-system-dockwork-edit")
+    to = "rbac.authorization.k8s.io/aggregate-to-"
+    assert {label for label in view["metadata"]["labels"] if label.startswith(to)} == {
+        f"{to}view",
+        f"{to}edit",
+        f"{to}admin",
+    }
+    assert {label for label in edit["metadata"]["labels"] if label.startswith(to)} == {
+        f"{to}edit",
+        f"{to}admin",
+    }
+    for role in (view, edit):
+        assert {group for rule in role["rules"] for group in rule["apiGroups"]} == {"dockwork.dev"}
+    assert {verb for rule in view["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert {word for rule in edit["rules"] for word in rule["resources"]} == {
+        "queues",
+        "queuecronjobs",
+        "queues/scale",
+    }
 
 
 # --- helm test (OP-333) ------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Literal
 
-from dockwork_operator.models.fields import ApiModel, Instant, Many, OneOf, Text, Whole
+from dockwork_operator.models.fields import ApiModel, Cut, Instant, Many, OneOf, Text, Whole
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -23,7 +23,7 @@ class StatusCondition(ApiModel):
     """When status changed last."""
     reason: Annotated[str, Text(1, 64, r"^[A-Za-z][A-Za-z0-9]*$", "a reason in CamelCase")]
     """Why, in one word that programs may read."""
-    message: Annotated[str, Text(0, 2048)] = ""
+    message: Annotated[str, Cut(most=4096)] = ""
     """Why, in a sentence."""
 
 

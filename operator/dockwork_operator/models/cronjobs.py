@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from dockwork_operator.models.conditions import ConditionList
 from dockwork_operator.models.fields import (
     ApiModel,
+    Cut,
     Flag,
     Free,
     Instant,
@@ -140,7 +141,7 @@ class TickStatus(ApiModel):
     """Its instant."""
     enqueued_at: Time | None = None
     """When its job was enqueued."""
-    job_id: Annotated[str, Text(0, 256)] = ""
+    job_id: Annotated[str, Cut(most=256)] = ""
     """Its job."""
     outcome: Word = ""
     """Enqueued, Skipped or Missed."""
@@ -153,7 +154,7 @@ class TickStatus(ApiModel):
 class TargetStatus(ApiModel):
     """The Queue that gets the ticks."""
 
-    name: Annotated[str, Text(0, 63)] = ""
+    name: Annotated[str, Cut(most=63)] = ""
     """Its name."""
     owned: Annotated[bool, Flag()] = False
     """Whether this CronJob made it."""
@@ -162,7 +163,7 @@ class TargetStatus(ApiModel):
 class ActiveJob(ApiModel):
     """A job of this schedule that has not ended."""
 
-    job_id: Annotated[str, Text(0, 256)] = ""
+    job_id: Annotated[str, Cut(most=256)] = ""
     """Its id."""
     scheduled_for: Time | None = None
     """The instant it was made for."""

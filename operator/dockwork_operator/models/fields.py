@@ -167,6 +167,17 @@ class Text(_Reads):
         return self.expected or f"{self.least} to {self.most} characters"
 
 
+@dataclass(frozen=True, slots=True)
+class Cut(Text):
+    """A text that we write ourselves: a longer one is cut, for a status must not fail because a server is wordy."""
+
+    least: int = 0
+
+    def read(self, value: Any) -> str:
+        text = str(value)
+        return text if len(text) <= self.most else f"{text[: self.most - 3]}..."
+
+
 LABEL = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 

@@ -15,6 +15,7 @@ from dockwork_operator.models.fields import (
     Amounts,
     ApiModel,
     Bytes,
+    Cut,
     Flag,
     Free,
     Instant,
@@ -399,8 +400,8 @@ class QueueSpec(ApiModel):
 # --- status ------------------------------------------------------------------------------------------------
 
 Count = Annotated[int, Whole(0, 2**53, wide=True)]
-Word = Annotated[str, Text(0, 64)]
-Sentence = Annotated[str, Text(0, 1024)]
+Word = Annotated[str, Cut(most=64)]
+Sentence = Annotated[str, Cut(most=1024)]
 Time = Annotated[datetime, Instant()]
 
 
@@ -409,7 +410,7 @@ class RedisStatus(ApiModel):
 
     version: Word = ""
     """Its version."""
-    run_id: Annotated[str, Text(0, 64)] = ""
+    run_id: Word = ""
     """Changes when the server restarts."""
     policy: Word = ""
     """maxmemory-policy; anything but noeviction can lose jobs."""
@@ -549,9 +550,9 @@ class StrandedStatus(ApiModel):
 
     count: Count = 0
     """How many."""
-    first_job_id: Annotated[str, Text(0, 256)] = ""
+    first_job_id: Annotated[str, Cut(most=256)] = ""
     """One of them."""
-    types: Annotated[tuple[str, ...], Many(10, item=Text(0, 256))] = ()
+    types: Annotated[tuple[str, ...], Many(10, item=Cut(most=256))] = ()
     """Their types."""
 
 
@@ -560,7 +561,7 @@ class QueueStatus(ApiModel):
 
     observed_generation: Count = 0
     """The metadata.generation that the rest was said of."""
-    selector: Annotated[str, Text(0, 512)] = ""
+    selector: Annotated[str, Cut(most=512)] = ""
     """Label selector of the worker pods, for /scale."""
     conditions: ConditionList = ()
     """What holds now."""

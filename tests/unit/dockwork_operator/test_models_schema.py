@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from dockwork_operator import constants
 from dockwork_operator.models import durations, generate
+from dockwork_operator.models.conditions import StatusCondition
 from dockwork_operator.models.crds import KINDS, Kind, crd
 from dockwork_operator.models.cronjobs import CronJobSpec
 from dockwork_operator.models.fields import ApiModel
 from dockwork_operator.models.objects import read_spec
 from dockwork_operator.models.queues import QueueSpec
+from dockwork_operator.models.schema import fields_of
 
 GOLDEN = Path(__file__).with_name("api_surface.json")
 
@@ -143,8 +148,6 @@ def test_the_schema_defaults_to_what_the_model_defaults_to(model: type[ApiModel]
 
 
 def _model_of(owner: type[ApiModel], name: str) -> type[ApiModel]:
-    from dockwork_operator.models.schema import fields_of
-
     found = next(field.model for field in fields_of(owner) if field.name == name)
     assert found is not None
     return found
@@ -187,8 +190,6 @@ def test_every_enum_lists_its_words_and_every_integer_its_range(kind: Kind) -> N
 
 def surface() -> dict[str, list[str]]:
     """Names that others rely on: fields, required fields, labels, annotations, condition types, reasons."""
-    from dockwork_operator import constants
-
     found: dict[str, list[str]] = {
         "labels": sorted(
             value for name, value in vars(constants).items() if name.startswith(("LABEL_", "ANNOTATION_"))
@@ -250,8 +251,6 @@ def test_the_first_line_of_each_generated_file_says_what_to_edit() -> None:
 
 @pytest.mark.covers("OP-331")
 def test_the_chart_and_the_plain_file_hold_the_same_crds() -> None:
-    import yaml
-
     plain = list(yaml.safe_load_all((generate.ROOT / "crds" / "crds.yaml").read_text()))
     assert [each["metadata"]["name"] for each in plain] == [
         "queues.dockwork.dev",
@@ -263,3 +262,13 @@ def test_the_chart_and_the_plain_file_hold_the_same_crds() -> None:
         assert in_chart["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
         assert in_chart["spec"] == each["spec"]
     assert not (generate.ROOT / "charts" / "dockwork" / "crds").exists()
+
+
+def test_a_status_cuts_what_is_too_long_and_never_fails() -> None:
+    at = datetime(2026, 3, 1, tzinfo=UTC)
+    made = StatusCondition(
+        type="Degraded", status="True", last_transition_time=at, reason="ApplyRejected", message="x" * 5000
+    )
+    assert len(made.message) == 4096
+    assert made.message.endswith("...")
+    assert made.wire()["lastTransitionTime"] == "2026-03-01T00:00:00Z"
