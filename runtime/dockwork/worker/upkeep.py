@@ -83,7 +83,7 @@ class Upkeep:
 
     async def _rest(self, stop: asyncio.Event) -> bool:
         """Wait for the next pass; True when there is none."""
-        every = EVERY_S if self._lane.free else EVERY_BUSY_S
+        every = EVERY_BUSY_S if self._lane.busy >= self._lane.slots else EVERY_S
         try:
             async with asyncio.timeout(every * (1 - 0.2 * clock.spread())):
                 await stop.wait()

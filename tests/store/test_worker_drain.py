@@ -1,0 +1,228 @@
+"""What a worker does with its jobs when it is told to end: processes of their own on a real Redis."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from dockwork.core.states import State
+from support.redis_server import RedisServer
+from support.waiting import until
+from support.worker_app import app as declared
+from support.workers import NAME, Process, World, probe
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def world(server: RedisServer) -> AsyncIterator[World]:
+    server.flush()
+    world = World(server.url)
+    yield world
+    await world.close()
+
+
+async def enqueue(world: World, type_: str, **arguments: object) -> str:
+    """A job of the processes' app, with the options of its type."""
+    item = declared.registry[type_].options().item(**arguments)
+    return (await world.app.submit(item)).id
+
+
+def draining(seconds: float, **more: str) -> dict[str, str]:
+    return {"DOCKWORK_DRAIN_TIMEOUT": str(seconds), **more}
+
+
+@pytest.mark.covers("RT-110", "RT-114", "RT-118")
+async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: World, tmp_path: Path) -> None:
+    release = tmp_path / "release"
+    port = 21220
+    environ = draining(30, DOCKWORK_PROBE_ADDR=f"127.0.0.1:{port}")
+    ids = [await enqueue(world, kind, path=str(release)) for kind in ("until_file", "thread_until_file")]
+    with Process(world.url, tmp_path, lease=1, environ=environ) as worker:
+        worker.until_receipt("until_file began")
+        worker.until_receipt("thread_until_file began")
+        until(lambda: probe(port, "/readyz") == (200, "ok\n"))
+        worker.signal(signal.SIGTERM)
+        worker.until_log("draining")
+        assert probe(port, "/readyz") == (503, "draining\n")
+        assert probe(port, "/livez") == (200, "ok\n")
+        late = await enqueue(world, "quick", n=1)
+        began = await world.store.ping()
+        until(lambda: worker.log().count("worker_ended") == 0)
+        while (
+            await world.store.ping() < began + 2500
+        ):  # two leases and a half: they are renewed until the end
+            assert await world.store.reap(NAME) == (0, 0)
+        release.touch()
+        assert worker.wait() == 0
+
+    views = [await world.view(job_id) for job_id in ids]
+    assert [(view.state, view.deliveries) for view in views] == [(State.COMPLETED, 1)] * 2
+    assert (await world.view(late)).state is State.READY
+    assert worker.receipts()[-1] == "down"
+    sample = await world.store.sample(NAME, horizon_ms=0)
+    assert (sample.workers, sample.active) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "began"),
+    [
+        ("until_file", {"path": "/nowhere"}, "until_file began"),
+        ("thread_until_file", {"path": "/nowhere"}, "thread_until_file began"),
+        ("deaf", {}, "deaf began"),
+        ("deaf_in_thread", {}, "deaf_in_thread began"),
+        ("block_loop", {"seconds": 60}, "block_loop began"),
+    ],
+    ids=["async", "thread", "async that ignores its cancellation", "thread in one C call", "blocks the loop"],
+)
+@pytest.mark.covers("RT-110", "RT-111")
+async def test_what_still_runs_at_the_deadline_is_put_back_uncharged(
+    world: World, tmp_path: Path, kind: str, arguments: dict[str, object], began: str
+) -> None:
+    job = await enqueue(world, kind, **arguments)
+    with Process(world.url, tmp_path, lease=2, environ=draining(2)) as worker:
+        worker.until_receipt(began)
+        signalled = await world.store.ping()
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(within=15) == 0
+        took_ms = await world.store.ping() - signalled
+
+    view = await world.view(job)
+    assert (view.state, view.attempts, view.deliveries, view.owner) == (State.READY, 0, 0, "")
+    assert view.interruptions == 1
+    assert 900 <= took_ms < 4_000
+    sample = await world.store.sample(NAME, horizon_ms=0)
+    assert (sample.workers, sample.active) == ((), 0)
+
+
+@pytest.mark.covers("RT-111", "RT-112")
+async def test_put_back_jobs_keep_their_place_or_go_to_the_end(world: World, tmp_path: Path) -> None:
+    for requeue, expected in (("front", 0), ("back", 2)):
+        ids = [await enqueue(world, "until_file", path="/nowhere")]
+        environ = draining(1, DOCKWORK_DRAIN_REQUEUE=requeue, DOCKWORK_QUEUES="work=1")
+        with Process(world.url, tmp_path, name=requeue, environ=environ) as worker:
+            worker.until_receipt("until_file began")
+            ids += [await enqueue(world, "quick", n=n) for n in (1, 2)]
+            worker.signal(signal.SIGTERM)
+            assert worker.wait() == 0
+        waiting = [view.id for view in await world.store.list(NAME, State.READY)]
+        assert waiting.index(ids[0]) == expected
+        assert (await world.store.stats(NAME)).totals["interrupted:drained"] == 1
+        world_server_flush(world)
+        worker.receipts_file.unlink()
+
+
+@pytest.mark.covers("RT-116")
+async def test_a_second_signal_puts_back_at_once_and_a_third_is_ignored(world: World, tmp_path: Path) -> None:
+    job = await enqueue(world, "until_file", path="/nowhere")
+    with Process(world.url, tmp_path, environ=draining(60)) as worker:
+        worker.until_receipt("until_file began")
+        signalled = await world.store.ping()
+        worker.signal(signal.SIGTERM)
+        worker.until_log("draining")
+        worker.signal(signal.SIGINT)
+        worker.signal(signal.SIGHUP)
+        assert worker.wait(within=15) == 0
+        assert await world.store.ping() - signalled < 10_000
+
+    view = await world.view(job)
+    assert (view.state, view.attempts, view.deliveries) == (State.READY, 0, 0)
+
+
+@pytest.mark.covers("RT-015", "RT-016")
+async def test_a_polite_handler_saves_its_place_and_is_put_back_at_once(world: World, tmp_path: Path) -> None:
+    job = await enqueue(world, "polite")
+    with Process(world.url, tmp_path, name="first", environ=draining(60)) as worker:
+        worker.until_receipt("polite began None")
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(within=15) == 0
+        assert "polite asked drain" in worker.receipts()
+        assert "polite was not interrupted" not in worker.receipts()
+    view = await world.view(job)
+    assert (view.state, view.attempts, view.deliveries, view.checkpoint) == (State.READY, 0, 0, b"7")
+    with Process(world.url, tmp_path, name="second", environ=draining(60)) as worker:
+        worker.until_receipt("polite began 7")
+
+
+@pytest.mark.covers("RT-118", "RT-119")
+async def test_with_redis_down_a_drain_ends_by_its_deadline_and_says_so(tmp_path: Path) -> None:
+    with RedisServer(aof=True) as server:
+        world = World(server.url, lease=timedelta(seconds=2))
+        job = await enqueue(world, "until_file", path="/nowhere")
+        with Process(server.url, tmp_path, lease=2, environ=draining(3)) as worker:
+            worker.until_receipt("until_file began")
+            server.kill()
+            worker.until_log("redis_lost")
+            cpu = cpu_seconds(worker.pid)
+            worker.signal(signal.SIGTERM)
+            until(lambda: '"draining"' in worker.log())
+            spent = cpu_of(worker)
+            assert worker.wait(within=15) == 4
+            assert spent() - cpu < 1.5, "it waited, it did not spin"
+        server.start()
+        # Nobody put it back: its lease does.
+        async with world.worker(slots=1, timeout=1):
+            await world.until(job, State.READY, State.PARKED, within=10)
+        await world.close()
+
+
+@pytest.mark.covers("RT-118", "RT-193")
+def test_a_start_that_cannot_succeed_is_refused_with_a_reason(tmp_path: Path) -> None:
+    cases = {
+        "bad url": ("not-a-url://secret@host", (), {}, 3, "redis://"),
+        "no such app": ("unix:///nowhere", ("support.worker_app:nothing",), {}, 2, "expected an App"),
+        "bad setting": ("unix:///nowhere", (), {"DOCKWORK_CONCURRENCY": "many"}, 3, "DOCKWORK_CONCURRENCY"),
+        "address taken": (
+            "unix:///nowhere",
+            (),
+            {"DOCKWORK_PROBE_ADDR": "192.0.2.1:1"},
+            3,
+            "DOCKWORK_PROBE_ADDR",
+        ),
+    }
+    for number, (url, arguments, environ, code, words) in enumerate(cases.values()):
+        target = arguments[0] if arguments else "support.worker_app:app"
+        with Process(url, tmp_path, name=f"w{number}", environ=environ, target=target).start() as worker:
+            assert worker.wait() == code, worker.log()
+            assert words in worker.log()
+            assert "secret" not in worker.log()
+
+
+@pytest.mark.covers("RT-117")
+async def test_without_traps_run_returns_and_no_handler_is_installed(world: World) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with world.worker():
+        assert signal.getsignal(signal.SIGTERM) is before
+    assert world.code == 0
+
+
+def world_server_flush(world: World) -> None:
+    import redis
+
+    redis.Redis.from_url(world.url).flushall()
+
+
+def cpu_seconds(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def cpu_of(worker: Process):  # type: ignore[no-untyped-def]
+    """What the process has used at its end, as its children's account says."""
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    def spent() -> float:
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return spent
