@@ -31,6 +31,8 @@ from dockwork_operator.observe.schedules import CronObserver, Ledger
 log = EventLog(__name__)
 
 SWEEP_EVERY = 600.0
+#: Seconds between two looks for Queues whose ledger has become reachable.
+SWEEP_LOOKS_EVERY = 2.0
 
 Namespaces = Callable[[], Sequence[str | None]]
 
@@ -150,44 +152,39 @@ class CronJobReconciler:
             self._kept_in.pop(key, None)
 
     async def sweep(self, stop: asyncio.Event, leading: Callable[[], bool]) -> None:
-        """At the start of a lead, and each 10 minutes."""
-        swept_at = float("-inf")
+        """Each Queue's ledger once it can be reached, and then each 10 minutes."""
+        swept: dict[ObjectRef, float] = {}
         loop = asyncio.get_running_loop()
         while not stop.is_set():
             if not leading():
-                swept_at = float("-inf")
-            elif loop.time() - swept_at >= SWEEP_EVERY and self._everything_is_linked():
-                swept_at = loop.time()
+                swept.clear()
+            else:
+                due = self._ledgers(lambda ref: loop.time() - swept.get(ref, float("-inf")) >= SWEEP_EVERY)
                 try:
-                    await self.sweep_once()
+                    if due:
+                        await self.sweep_once(due)
+                    swept |= dict.fromkeys(due, loop.time())
                 except (DockworkError, KubeError) as error:
                     log.warning("sweep_failed", error=str(error))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
+                async with asyncio.timeout(SWEEP_LOOKS_EVERY):
                     await stop.wait()
 
-    def _everything_is_linked(self) -> bool:
-        """Every Queue was looked at since the start, as far as it can be."""
-        return all(
-            raw.get("status") or self._observer.ledger_of(_ref(raw["metadata"]))
-            for raw in self._parts.cache.all(QUEUES)
-        )
+    def _ledgers(self, wanted: Callable[[ObjectRef], bool]) -> dict[ObjectRef, Ledger]:
+        refs = (_ref(raw["metadata"]) for raw in self._parts.cache.all(QUEUES))
+        ledgers = ((ref, self._observer.ledger_of(ref)) for ref in refs if wanted(ref))
+        return {ref: ledger for ref, ledger in ledgers if ledger is not None}
 
-    async def sweep_once(self) -> int:
+    async def sweep_once(self, ledgers: Mapping[ObjectRef, Ledger]) -> int:
         """Remove schedules that operators made and whose CronJob two full lists lack; how many."""
-        ledgers = {
-            ref: ledger
-            for ref in map(_ref, (raw["metadata"] for raw in self._parts.cache.all(QUEUES)))
-            if (ledger := self._observer.ledger_of(ref)) is not None
-        }
-        if not ledgers:
-            return 0
-        alive_before = await self._uids()
         # Schedules that code declares have no generation: they are not ours to remove.
         found = {
             ref: [s.uid for s in await ledger.store.cron_states(ledger.queue) if s.generation > 0]
             for ref, ledger in ledgers.items()
         }
+        if not any(found.values()):
+            return 0
+        alive_before = await self._uids()
         if all(uid in alive_before for uids in found.values() for uid in uids):
             return 0
         orphans = choose_orphans(found, await self._uids(), alive_before)

@@ -80,8 +80,10 @@ class CronObserver:
         """Where the schedules of the Queue `ref` are, if its Redis is known."""
         raw = self._cache.get(QUEUES, ref.namespace, ref.name)
         link = self._links.of(ObjectKey(QUEUES, ref.namespace, ref.name))
-        queue = parse_queue(raw) if raw is not None else None
-        if link is None or not isinstance(queue, Queue):
+        if link is None or raw is None:
+            return None
+        queue = parse_queue(raw)
+        if not isinstance(queue, Queue):
             return None
         return Ledger(link.store, redis_name(queue))
 
