@@ -143,8 +143,6 @@ class Settings:
     """Where a job goes that still runs at the end of a drain."""
     trap_signals: bool = True
     """Whether a worker answers SIGTERM, SIGINT and SIGHUP by itself."""
-    events_max_bytes: int = 64 * 1024 * 1024
-    """Size to which a queue's event stream is trimmed; 0 = only by number of entries."""
     pod_uid: str = ""
     pod_name: str = ""
     container: str = ""
@@ -164,7 +162,6 @@ class Settings:
         _check_range(f"{OURS}CONCURRENCY", self.concurrency, 1, 1000)
         _check_span(f"{OURS}LEASE", self.lease, timedelta(seconds=5), timedelta(hours=1))
         _check_span(f"{OURS}DRAIN_TIMEOUT", self.drain_timeout, timedelta(seconds=1), timedelta(days=7))
-        _check_range(f"{OURS}EVENTS_MAX_BYTES", self.events_max_bytes, 0, 2**40)
 
     @classmethod
     def from_environ(
@@ -345,7 +342,6 @@ _FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("drain_timeout", "DRAIN_TIMEOUT", parse_span),
     ("drain_requeue", "DRAIN_REQUEUE", _read_choice("front", "back")),
     ("trap_signals", "TRAP_SIGNALS", _read_flag),
-    ("events_max_bytes", "EVENTS_MAX_BYTES", _read_int),
     ("pod_uid", "POD_UID", _read_text),
     ("pod_name", "POD_NAME", _read_text),
     ("container", "CONTAINER", _read_text),

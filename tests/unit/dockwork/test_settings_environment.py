@@ -57,10 +57,10 @@ def test_the_defaults_are_those_of_the_table() -> None:
         command_timeout=timedelta(seconds=5),
         tls_verify=True,
     )
-    assert (found.drain_timeout, found.trap_signals, found.events_max_bytes) == (
+    assert (found.drain_timeout, found.drain_requeue, found.trap_signals) == (
         timedelta(seconds=15),
+        "front",
         True,
-        64 * 1024 * 1024,
     )
 
 
@@ -75,7 +75,6 @@ def test_the_defaults_are_those_of_the_table() -> None:
         ("DRAIN_TIMEOUT", "2m", "drain_timeout", timedelta(minutes=2)),
         ("DRAIN_REQUEUE", "back", "drain_requeue", "back"),
         ("TRAP_SIGNALS", "no", "trap_signals", False),
-        ("EVENTS_MAX_BYTES", "0", "events_max_bytes", 0),
         ("POD_UID", "u-1", "pod_uid", "u-1"),
         ("POD_NAME", "mail-worker-x", "pod_name", "mail-worker-x"),
         ("CONTAINER", "worker", "container", "worker"),
