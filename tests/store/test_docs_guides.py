@@ -99,7 +99,7 @@ def test_each_default_of_the_configuration_guide_is_the_default() -> None:
     plain = Settings.from_environ({})
 
     assert Settings.from_environ(told) == plain
-    assert len(told) >= 12
+    assert len(told) >= 10
 
 
 def test_each_command_of_the_cli_guide_exists_with_its_options() -> None:
