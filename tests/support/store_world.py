@@ -17,6 +17,7 @@ from redis.backoff import NoBackoff
 
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import State
+from dockwork.store.memory import MemoryStore
 from dockwork.store.protocol import (
     Admission,
     Claim,
@@ -229,3 +230,19 @@ class RedisWorld(World):
         if kind == "stream":
             return await self.redis.xrange(key)
         return await self.redis.get(key)
+
+
+class MemoryWorld(World):
+    """A queue in memory. A millisecond passes before each claim and settle, as it does on a server."""
+
+    store: MemoryStore
+
+    def __init__(self, store: MemoryStore, queue: QueueName = QUEUE) -> None:
+        super().__init__(store, queue)
+
+    def number(self, owner: Owner = ANN) -> int:
+        self.store.advance(0.001)
+        return super().number(owner)
+
+    async def advance(self, seconds: float) -> None:
+        self.store.advance(seconds)

@@ -150,6 +150,20 @@ def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
     return Call("enqueue", keys, args, decode, [job.id for job in jobs])
 
 
+def enqueue_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
+    """`jobs` in order, in chunks of at most 256 and 1 MiB; a larger job travels alone."""
+    batches: list[Sequence[NewJob]] = []
+    first = size = 0
+    for at, job in enumerate(jobs):
+        bytes_ = len(job.envelope)
+        if at > first and (at - first >= ENQUEUE_JOBS or size + bytes_ > ENQUEUE_BYTES):
+            batches.append(jobs[first:at])
+            first, size = at, 0
+        size += bytes_
+    batches.append(jobs[first:])
+    return batches
+
+
 def _admission(job_id: str, word: bytes) -> Admission:
     state = _ACCEPTED.get(word)
     if state is not None:

@@ -146,7 +146,7 @@ class RedisStore(CronStore):
         keys = self.keys(queue)
         if not jobs:
             return []
-        batches = [calls.enqueue(keys, batch) for batch in enqueue_batches(jobs)]
+        batches = [calls.enqueue(keys, batch) for batch in calls.enqueue_batches(jobs)]
         wire = await self._wire()
         await self._announce(queue, wire)
         admissions: builtins.list[Admission] = []
@@ -388,17 +388,3 @@ class _Parts:
         self.events = EventReads(connector, pace)
         # Its own pace: a subscription that is refused must not slow the rest.
         self.listening = Pace()
-
-
-def enqueue_batches(jobs: Sequence[NewJob]) -> builtins.list[Sequence[NewJob]]:
-    """`jobs` in order, in chunks of at most 256 and 1 MiB; a larger job travels alone."""
-    batches: list[Sequence[NewJob]] = []
-    first = size = 0
-    for at, job in enumerate(jobs):
-        bytes_ = len(job.envelope)
-        if at > first and (at - first >= calls.ENQUEUE_JOBS or size + bytes_ > calls.ENQUEUE_BYTES):
-            batches.append(jobs[first:at])
-            first, size = at, 0
-        size += bytes_
-    batches.append(jobs[first:])
-    return batches

@@ -23,7 +23,6 @@ from dockwork.store.protocol import (
     Settlement,
     WorkerState,
 )
-from dockwork.store.redis import enqueue_batches
 from dockwork.store.texts import (
     FAILURE_BYTES,
     LOG_LINES,
@@ -96,7 +95,7 @@ def test_calls_are_bounded() -> None:
 def test_many_jobs_go_in_chunks_by_number_and_by_bytes() -> None:
     def sizes(*lengths: int) -> list[int]:
         jobs = [a_job(envelope=b"x" * length) for length in lengths]
-        return [len(batch) for batch in enqueue_batches(jobs)]
+        return [len(batch) for batch in calls.enqueue_batches(jobs)]
 
     assert sizes(*[10] * 600) == [256, 256, 88]
     assert sizes(600_000, 600_000, 10) == [1, 2]

@@ -1,0 +1,767 @@
+"""`Store` in this process' memory: for tests of applications, and held to Redis' behaviour by one test suite.
+
+Nothing waits while a queue changes and a lock keeps threads apart, so each call is as atomic as a script. What only
+a server can do is absent: connections are never lost, memory is never refused, another process sees nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import resource
+import secrets
+import threading
+import weakref
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dockwork import clock
+from dockwork.core.keys import QueueName
+from dockwork.core.states import State
+from dockwork.errors import DockworkError, InvalidValue, StoreUnavailable, require
+from dockwork.store import calls, memory_operator, memory_views, operator_calls, views
+from dockwork.store.beats import decode_beat, encode_beat
+from dockwork.store.calls import Claimant
+from dockwork.store.cron_memory import CronMemory
+from dockwork.store.memory_claims import settle_all, take
+from dockwork.store.memory_queue import MemoryQueue, Receipt, Record, Turn, earliest
+from dockwork.store.memory_waits import Waiter
+from dockwork.store.protocol import (
+    Admission,
+    Admitted,
+    Claimed,
+    CronEntry,
+    CronState,
+    Event,
+    Heartbeat,
+    JobView,
+    Lease,
+    NewJob,
+    Owner,
+    OwnerRecord,
+    Put,
+    QueueConfig,
+    QueueStats,
+    Renewal,
+    RevokeCause,
+    Sample,
+    SampleRequest,
+    Settled,
+    Settlement,
+    Ticked,
+    Verdict,
+    Wake,
+)
+from dockwork.store.texts import LOG_BYTES, LOG_LINES, fit_log_line, fit_progress
+
+#: The release of Redis whose behaviour this store follows.
+FOLLOWS = "7.0.0"
+_COLD_MS = 60_000
+_EVENTS_AT_ONCE = 1000
+_MS = timedelta(milliseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class MemoryStore(CronMemory):
+    """Jobs in memory. They are gone with this object, not with `close`.
+
+    start      the store's time at the beginning; None: now
+    ticking    time goes on by itself; else it stands still until `advance`, and nothing becomes due in between
+    lease      how long a claim is safe without renewal; None = what the queue says, else 15 s
+
+    Any thread and any event loop may use it. Only the time of jobs stands still: how long `wait` and `events` block is
+    in seconds of this machine.
+    """
+
+    def __init__(
+        self, *, start: datetime | None = None, ticking: bool = False, lease: timedelta | None = None
+    ) -> None:
+        super().__init__()
+        require(start is None or start.tzinfo is not None, "start", expected="a time zone", got=start)
+        self._lease_ms = 0 if lease is None else lease // _MS
+        self._ticking = ticking
+        begun_us = _us(clock.now() if start is None else start)
+        #: Ticking: this store's time minus the machine's. Standing still: the time itself.
+        self._clock_us = begun_us - _us(clock.now()) if ticking else begun_us
+        self._run_id = secrets.token_hex(20)
+        self._queues: dict[QueueName, MemoryQueue] = {}
+        self._announced: set[QueueName] = set()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._listeners: weakref.WeakSet[_Inbox] = weakref.WeakSet()
+
+    def __repr__(self) -> str:
+        return f"MemoryStore({self.now().isoformat(timespec='milliseconds')})"
+
+    # --- time
+
+    def now(self) -> datetime:
+        """The store's time."""
+        return _EPOCH + timedelta(microseconds=self._now_us())
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass at once. Whoever waits for work is woken if something is due then."""
+        require(seconds >= 0, "seconds", expected="0 or more", got=seconds)
+        with self._lock:
+            self._clock_us += round(seconds * 1_000_000)
+            for name, queue in self._queues.items():
+                due = earliest(queue.first_due, queue.lease.first(), self._next_tick_ms(name))
+                queue.overdue = queue.overdue or (due is not None and due <= self._now_ms())
+                self._tell(name, queue)
+
+    def _now_us(self) -> int:
+        return self._clock_us + _us(clock.now()) if self._ticking else self._clock_us
+
+    def _now_ms(self) -> int:
+        return self._now_us() // 1000
+
+    # --- one call at a time
+
+    @contextmanager
+    def _turn(self, name: QueueName) -> Iterator[Turn]:
+        """What a script is on Redis: alone with the queue, at one moment; its events and markers go out at the end."""
+        with self._lock:
+            queue = self._queue(name)
+            turn = Turn(queue, self._now_us(), self._run_id)
+            yield turn
+            turn.finish()
+            self._tell(name, queue)
+
+    def _queue(self, name: QueueName) -> MemoryQueue:
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._queues[name] = MemoryQueue(name)
+        return queue
+
+    def _tell(self, name: QueueName, queue: MemoryQueue) -> None:
+        """Hand markers to those who wait, longest first; wake readers of events, sleepers and listeners."""
+        while queue.waiters and (queue.overdue or queue.wake):
+            due = self._pop(queue)
+            while queue.waiters and not queue.waiters.pop(0).give(due):
+                pass
+        for reader in queue.readers:
+            reader.give(None)
+        queue.readers.clear()
+        if queue.has_published:
+            queue.has_published = False
+            for listener in list(self._listeners):
+                listener.put(name)
+        self._changed.notify_all()
+
+    def _pop(self, queue: MemoryQueue) -> int:
+        """The due time of a marker: that of time that was moved goes first."""
+        if queue.overdue:
+            queue.overdue = False
+            return 0
+        return queue.wake.pop_first()[0]
+
+    def _state_of(self, queue: QueueName, job_id: str) -> State | None:
+        record = self._queue(queue).records.get(job_id)
+        return None if record is None else record.state
+
+    # --- connections
+
+    async def open(self) -> None:
+        """Nothing to do: it is always there."""
+
+    async def close(self) -> None:
+        """Nothing to do: whatever is stored stays."""
+
+    async def ping(self) -> int:
+        return self._now_ms()
+
+    # --- producers
+
+    async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> builtins.list[Admission]:
+        if not jobs:
+            return []
+        with self._lock:
+            batches = calls.enqueue_batches(jobs)
+            for batch in batches:
+                calls.enqueue(self._queue(queue).keys, batch)  # refuses what Redis would not be sent
+            self._announced.add(queue)
+            admissions: builtins.list[Admission] = []
+            for batch in batches:
+                with self._turn(queue) as turn:
+                    admissions += _store_jobs(turn, batch)
+            return admissions
+
+    # --- workers
+
+    async def claim(
+        self, queue: QueueName, owner: Owner, *, number: int, slots: int, known: Sequence[str] = ()
+    ) -> Claimed:
+        who = Claimant(owner, number, slots, self._run_id, known, self._lease_ms)
+        calls.claim(self._queue(queue).keys, who)
+        with self._lock:
+            settled = self._recall(queue, who) or await self._settle(queue, who, None)
+            return settled.claimed
+
+    async def settle(
+        self,
+        queue: QueueName,
+        owner: Owner,
+        settlements: Sequence[Settlement],
+        *,
+        number: int,
+        claim_next: int = 0,
+        known: Sequence[str] = (),
+    ) -> Settled:
+        who = Claimant(owner, number, claim_next, self._run_id, known, self._lease_ms)
+        calls.settle(self._queue(queue).keys, who, settlements)
+        with self._lock:
+            return self._recall(queue, who) or await self._settle(queue, who, settlements)
+
+    def _recall(self, queue: QueueName, who: Claimant) -> Settled | None:
+        """The answer that a call of this number got before, with the claims of then that are still held."""
+        data, now_ms = self._queue(queue), self._now_ms()
+        receipt = data.recall(str(who.owner), who.number, now_ms)
+        if receipt is None:
+            return None
+        held = [data.held_by(lease) for lease in receipt.leases]
+        claims = tuple(record.to_claim() for record in held if record is not None)
+        claimed = Claimed(claims=claims, more=True, now_ms=now_ms, config_revision=data.revision)
+        return Settled(verdicts=receipt.verdicts, claimed=claimed)
+
+    async def _settle(
+        self, queue: QueueName, who: Claimant, settlements: Sequence[Settlement] | None
+    ) -> Settled:
+        """Settle (None: nothing to settle) and claim; the caller holds the lock, and nothing here suspends."""
+        next_tick = self._next_tick_ms(queue)
+        if next_tick is not None and next_tick <= self._now_ms():
+            await self.tick(queue)
+            next_tick = self._next_tick_ms(queue)
+        with self._turn(queue) as turn:
+            turn.lease_ms = who.lease_ms or turn.lease_ms
+            turn.queue.overdue = False
+            verdicts = settle_all(turn, who.owner, settlements or ())
+            claimed = take(turn, who.owner, who.places, who.known, next_tick)
+            if settlements is not None or claimed.claims:
+                receipt = Receipt(verdicts, tuple(claim.lease for claim in claimed.claims))
+                turn.queue.remember(str(who.owner), who.number, receipt, turn.ms)
+        return Settled(verdicts=verdicts, claimed=claimed)
+
+    async def start(self, queue: QueueName, leases: Sequence[Lease]) -> builtins.list[Verdict]:
+        with self._turn(queue) as turn:
+            calls.start(turn.queue.keys, leases)
+            return [turn.hold(lease)[1] for lease in leases]
+
+    async def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
+        return self.renew_now(queue, leases, beat)
+
+    def renew_now(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
+        """`renew`, for a thread."""
+        with self._turn(queue) as turn:
+            data = turn.queue
+            calls.renew(data.keys, leases, beat, run_id=self._run_id)
+            self._announced.add(queue)
+            expires = turn.ms + (self._lease_ms or turn.lease_ms)
+            verdicts = []
+            for lease in leases:
+                record = data.held_by(lease)
+                if record is None:
+                    verdicts.append(Verdict.LOST)
+                    continue
+                data.lease.add(record.id, expires)
+                verdicts.append(Verdict.CANCEL if record.cancel else Verdict.OK)
+            turn.see_run_id()
+            if beat is not None:
+                data.workers[beat.owner] = decode_beat(b"%d %b" % (turn.ms, encode_beat(beat)))
+            due = earliest(data.first_due, self._next_tick_ms(queue))
+            waiting = data.claimable + (due is not None and due <= turn.ms)
+            if waiting and not data.wake.count(0, 0):
+                turn.post_markers(waiting)
+            return Renewal(
+                verdicts=tuple(verdicts),
+                now_ms=turn.ms,
+                expires_ms=expires,
+                quiesce="" if beat is None else data.quiesced(beat.pod, turn.ms),
+                config_revision=data.revision,
+                next_at_ms=earliest(due, data.lease.first()),
+            )
+
+    async def requeue(
+        self,
+        queue: QueueName,
+        owner: Owner,
+        leases: Sequence[Lease],
+        *,
+        put: Put = Put.FRONT,
+        reason: str = "drained",
+    ) -> builtins.list[Verdict]:
+        return self.requeue_now(queue, leases, put=put, reason=reason)
+
+    def requeue_now(
+        self, queue: QueueName, leases: Sequence[Lease], *, put: Put, reason: str
+    ) -> builtins.list[Verdict]:
+        """`requeue`, for a thread."""
+        verdicts = []
+        with self._turn(queue) as turn:
+            calls.requeue(turn.queue.keys, leases, put, reason)
+            for lease in leases:
+                record = turn.queue.held_by(lease)
+                if record is not None:
+                    turn.queue.lease.remove(record.id)
+                    turn.put_back(record, cause=reason, reason=reason, back=put is Put.BACK)
+                verdicts.append(Verdict.LOST if record is None else Verdict.OK)
+        return verdicts
+
+    async def progress(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict:
+        with self._turn(queue) as turn:
+            record, verdict = turn.hold(lease)
+            if record is not None:
+                record.progress = fit_progress(value)
+                turn.note("progress", record.id)
+            return verdict
+
+    async def log(self, queue: QueueName, lease: Lease, lines: Sequence[str]) -> Verdict:
+        with self._turn(queue) as turn:
+            record, verdict = turn.hold(lease)
+            if record is not None:
+                fitting = b"\n".join(fit_log_line(line) for line in lines[-LOG_LINES:])
+                record.log = _append_log(record.log, fitting.decode())
+            return verdict
+
+    async def checkpoint(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict:
+        with self._turn(queue) as turn:
+            calls.checkpoint(turn.queue.keys, lease, value)
+            record, verdict = turn.hold(lease)
+            if record is not None:
+                record.checkpoint = value
+            return verdict
+
+    async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:
+        waiter: Waiter[int] = Waiter()
+        with self._lock:
+            data = self._queue(queue)
+            if data.overdue or data.wake:
+                return Wake(due_ms=self._pop(data))
+            data.waiters.append(waiter)
+        try:
+            await waiter.wait(timeout_s)
+        except BaseException:
+            with self._lock:
+                for due in waiter.given:
+                    # The marker that came too late for this waiter wakes another.
+                    data.wake.add("1" if due == 0 else "due", due)
+                waiter.given.clear()
+                self._leave(data, waiter)
+                self._tell(queue, data)
+            raise
+        with self._lock:
+            self._leave(data, waiter)
+            return Wake(due_ms=waiter.given[0]) if waiter.given else None
+
+    @staticmethod
+    def _leave(data: MemoryQueue, waiter: Waiter[int]) -> None:
+        if waiter in data.waiters:
+            data.waiters.remove(waiter)
+
+    async def register(
+        self, queue: QueueName, template_hash: str, types: Mapping[str, tuple[str, bytes]]
+    ) -> None:
+        with self._turn(queue) as turn:
+            self._announced.add(queue)
+            memory_operator.register(turn, template_hash, types)
+
+    async def leave(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None:
+        self.leave_now(queue, owner, beat)
+
+    def leave_now(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None:
+        """`leave`, for a thread."""
+        with self._turn(queue) as turn:
+            turn.queue.forget_owner(str(owner))
+            figures = {"drained": beat.drained, "abandoned": beat.requeued, "lost": beat.lost}
+            for name, number in figures.items():
+                if number > 0:
+                    turn.tally(name, number)
+
+    async def predecessors(self, queue: QueueName, owner: Owner) -> builtins.list[str]:
+        with self._turn(queue) as turn:
+            beats = turn.queue.workers.values()
+            same = [beat for beat in beats if (beat.pod, beat.container) == (owner.pod, owner.container)]
+            return [beat.owner for beat in same if beat.owner != str(owner)]
+
+    async def config(self, queue: QueueName) -> QueueConfig:
+        with self._turn(queue) as turn:
+            return memory_operator.config_of(turn.queue)
+
+    def renewal_channel(self) -> MemoryRenewalChannel:
+        return MemoryRenewalChannel(self)
+
+    def wait_nudge_now(
+        self, owner: Owner, queue: QueueName, seconds: float, stopped: threading.Event
+    ) -> str | None:
+        """Sleep until a nudge comes, `seconds` are over or `stopped` is set and `wake_sleepers` was called."""
+        until = clock.monotonic() + seconds
+        with self._changed:
+            while not stopped.is_set():
+                text = self._queue(queue).next_nudge(str(owner), self._now_ms())
+                left = until - clock.monotonic()
+                if text is not None or left <= 0:
+                    return text
+                self._changed.wait(left)
+        return None
+
+    def wake_sleepers(self) -> None:
+        """Let every thread in `wait_nudge_now` look again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # --- upkeep
+
+    async def promote(self, queue: QueueName, ids: Sequence[str] | None = None) -> int:
+        with self._turn(queue) as turn:
+            if ids is None:
+                return turn.promote_due(len(turn.queue.delayed))
+            known = [job_id for job_id in dict.fromkeys(ids) if job_id in turn.queue.delayed]
+            return turn.move_delayed(known, "now")
+
+    async def reap(self, queue: QueueName) -> tuple[int, int]:
+        with self._turn(queue) as turn:
+            turn.lease_ms = self._lease_ms or turn.lease_ms
+            returned, buried, _ = turn.reap_ended(len(turn.queue.lease))
+            return returned, buried
+
+    async def expire(self, queue: QueueName) -> int:
+        with self._turn(queue) as turn:
+            return turn.expire()
+
+    async def trim(self, queue: QueueName) -> int:
+        with self._turn(queue) as turn:
+            return memory_operator.trim(turn, len(turn.queue.records))
+
+    # --- schedules: the rules are CronMemory's; here they are kept atomic and wake who waits
+
+    async def tick(
+        self, queue: QueueName, uid: str | None = None, *, by: str = "worker"
+    ) -> builtins.list[Ticked]:
+        with self._scheduling(queue):
+            return await super().tick(queue, uid, by=by)
+
+    async def plan(
+        self,
+        queue: QueueName,
+        entry: CronEntry,
+        instants_ms: Sequence[int],
+        *,
+        generation: int,
+        reset: bool,
+        from_ms: int = 0,
+        decided_ms: int | None = None,
+        left_out: int = 0,
+    ) -> str:
+        with self._scheduling(queue):
+            return await super().plan(
+                queue,
+                entry,
+                instants_ms,
+                generation=generation,
+                reset=reset,
+                from_ms=from_ms,
+                decided_ms=decided_ms,
+                left_out=left_out,
+            )
+
+    async def _extend(
+        self, queue: QueueName, state: CronState, instants_ms: Sequence[int], *, from_ms: int, left_out: int
+    ) -> str:
+        with self._scheduling(queue):
+            return await super()._extend(queue, state, instants_ms, from_ms=from_ms, left_out=left_out)
+
+    async def suspend(self, queue: QueueName, uid: str) -> str:
+        with self._scheduling(queue):
+            return await super().suspend(queue, uid)
+
+    async def unplan(self, queue: QueueName, uid: str) -> bool:
+        with self._lock:
+            return await super().unplan(queue, uid)
+
+    async def cron_states(
+        self, queue: QueueName, uids: Sequence[str] | None = None
+    ) -> builtins.list[CronState]:
+        with self._lock:
+            return await super().cron_states(queue, uids)
+
+    @contextmanager
+    def _scheduling(self, queue: QueueName) -> Iterator[None]:
+        """The first of all schedules has a marker of its own."""
+        with self._turn(queue) as turn:
+            yield
+            first = self._next_tick_ms(queue)
+            if first is None:
+                turn.queue.wake.remove("cron")
+            else:
+                turn.queue.wake.add("cron", first)
+
+    # --- the operator
+
+    async def configure(
+        self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
+    ) -> OwnerRecord | None:
+        args = operator_calls.configure(self._queue(queue).keys, config, owner).args[5:]
+        fields = {str(name): str(value) for name, value in zip(args[::2], args[1::2], strict=True)}
+        with self._turn(queue) as turn:
+            self._announced.add(queue)
+            return memory_operator.configure(turn, fields, config.generation, owner)
+
+    async def sample(
+        self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
+    ) -> Sample:
+        request = SampleRequest(queue=queue, horizon_ms=horizon_ms, template_hash=template_hash, cold=cold)
+        require(horizon_ms >= 0, "horizon_ms", expected="0 or more", got=horizon_ms)
+        with self._turn(queue) as turn:
+            found = memory_views.sample(
+                turn.queue,
+                request,
+                now_ms=turn.ms,
+                run_id=self._run_id,
+                ticks_soon=self._ticks_before(queue, turn.ms + horizon_ms),
+            )
+            if cold:
+                turn.queue.cold_until = turn.ms + _COLD_MS
+            return found
+
+    async def samples(self, requests: Sequence[SampleRequest]) -> builtins.list[Sample | DockworkError]:
+        return [
+            await self.sample(
+                one.queue, horizon_ms=one.horizon_ms, template_hash=one.template_hash, cold=one.cold
+            )
+            for one in requests
+        ]
+
+    async def quiesce(self, queue: QueueName, requests: Mapping[str, str]) -> Mapping[str, int]:
+        with self._turn(queue) as turn:
+            return memory_operator.quiesce(turn, requests)
+
+    async def unquiesce(self, queue: QueueName, pods: Sequence[str]) -> None:
+        with self._turn(queue) as turn:
+            memory_operator.unquiesce(turn, pods)
+
+    async def revoke(self, queue: QueueName, owner: str, cause: RevokeCause, exit_reason: str = "") -> int:
+        with self._turn(queue) as turn:
+            return memory_operator.revoke(turn, owner, cause, exit_reason)
+
+    def wakes(self) -> AsyncIterator[QueueName]:
+        inbox = _Inbox()
+        self._listeners.add(inbox)
+        return inbox.read()
+
+    async def server(self) -> Mapping[str, Any]:
+        # Memory is that of its process, as it is a Redis'; the peak is what every platform tells.
+        return {
+            "version": FOLLOWS,
+            "name": "memory",
+            "run_id": self._run_id,
+            "policy": "noeviction",
+            "used_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "maxmemory": 0,
+            "aof": False,
+        }
+
+    # --- people
+
+    async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
+        with self._turn(queue) as turn:
+            return memory_operator.set_paused(turn, expected=expected, wanted=wanted)
+
+    async def get(self, queue: QueueName, job_id: str) -> JobView | None:
+        with self._turn(queue) as turn:
+            record = turn.queue.records.get(job_id)
+            return None if record is None else memory_views.view_of(record, is_paused=turn.queue.paused)
+
+    async def list(
+        self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
+    ) -> builtins.list[JobView]:
+        with self._turn(queue) as turn:
+            views.list_jobs(turn.queue.keys, state, offset, limit)
+            return memory_views.list_jobs(turn.queue, state, offset, limit)
+
+    async def stats(self, queue: QueueName) -> QueueStats:
+        with self._turn(queue) as turn:
+            return memory_views.stats(turn.queue, turn.ms)
+
+    async def cancel(self, queue: QueueName, job_id: str) -> str:
+        with self._turn(queue) as turn:
+            return memory_operator.cancel(turn, job_id)
+
+    async def queues(self, namespace: str) -> builtins.list[QueueName]:
+        with self._lock:
+            found = {name.queue for name in self._announced if name.namespace == namespace}
+        return [QueueName(namespace, name) for name in sorted(found)]
+
+    async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
+        until = clock.monotonic() + block_s
+        data = self._queue(queue)
+        with self._lock:
+            after = data.last_event if since == "$" else _event_id(since)
+        while True:
+            with self._lock:
+                found = [event for event in data.events if _event_id(event.id) > after][:_EVENTS_AT_ONCE]
+                left = until - clock.monotonic()
+                if found or left <= 0:
+                    return found
+                reader: Waiter[None] = Waiter()
+                data.readers.append(reader)
+            try:
+                await reader.wait(left)
+            finally:
+                with self._lock:
+                    if reader in data.readers:
+                        data.readers.remove(reader)
+
+
+class MemoryRenewalChannel:
+    """`RenewalChannel` on a store in memory."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self._closed = threading.Event()
+        self._closed.set()
+
+    def connect(self) -> None:
+        self._closed.clear()
+
+    def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
+        return self._open_store().renew_now(queue, leases, beat)
+
+    def wait_nudge(self, owner: Owner, queue: QueueName, seconds: float) -> str | None:
+        return self._open_store().wait_nudge_now(owner, queue, seconds, self._closed)
+
+    def requeue(
+        self,
+        queue: QueueName,
+        owner: Owner,
+        leases: Sequence[Lease],
+        *,
+        put: Put = Put.FRONT,
+        reason: str = "drained",
+    ) -> builtins.list[Verdict]:
+        return self._open_store().requeue_now(queue, leases, put=put, reason=reason)
+
+    def leave(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None:
+        self._open_store().leave_now(queue, owner, beat)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._store.wake_sleepers()
+
+    def _open_store(self) -> MemoryStore:
+        if self._closed.is_set():
+            raise StoreUnavailable("the renewal connection is closed")
+        return self._store
+
+
+class _Inbox:
+    """What one reader of `wakes` has not read yet."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queues: asyncio.Queue[QueueName] = asyncio.Queue()
+
+    def put(self, queue: QueueName) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._queues.put_nowait, queue)
+        except RuntimeError:
+            return  # its loop is closed, and so is the reader
+
+    async def read(self) -> AsyncIterator[QueueName]:
+        while True:
+            yield await self._queues.get()
+
+
+def _store_jobs(turn: Turn, jobs: Sequence[NewJob]) -> builtins.list[Admission]:
+    """Check and store `jobs`; an admission each, in order."""
+    queue = turn.queue
+    admissions: builtins.list[Admission] = []
+    enqueued = 0
+    for job in jobs:
+        known = queue.records.get(job.id)
+        if known is not None:
+            admissions.append(Admission(id=job.id, outcome=Admitted.DUPLICATE, state=known.state))
+            continue
+        refusal = _refuse(queue, job)
+        if refusal is not None:
+            turn.tally(f"rejected:{refusal.reason}")
+            admissions.append(refusal)
+            continue
+        enqueued += 1
+        record = _write_job(turn, job)
+        admissions.append(Admission(id=job.id, outcome=Admitted.ACCEPTED, state=record.state))
+    if enqueued:
+        turn.tally("enqueued", enqueued)
+    return admissions
+
+
+def _refuse(queue: MemoryQueue, job: NewJob) -> Admission | None:
+    size, max_payload = len(job.envelope), queue.number("max_payload", 262_144)
+    max_timeout, timeout = queue.options.get("max_timeout"), job.timeout_ms
+    depth = queue.claimable + len(queue.delayed) + len(queue.lease) + queue.parked_jobs
+    max_depth, max_bytes = queue.number("max_depth", 1_000_000), queue.number("max_bytes", 2**31)
+    if queue.closed:
+        met = "closed", 0, 0
+    elif size > max_payload:
+        met = "payload", size, max_payload
+    elif timeout is not None and max_timeout is not None and timeout > int(max_timeout):
+        met = "timeout", timeout, int(max_timeout)
+    elif depth >= max_depth:
+        met = "depth", depth, max_depth
+    elif queue.bytes + size > max_bytes:
+        met = "bytes", queue.bytes, max_bytes
+    else:
+        return None
+    reason, current, limit = met
+    return Admission(id=job.id, outcome=Admitted.REJECTED, reason=reason, current=current, limit=limit)
+
+
+def _write_job(turn: Turn, job: NewJob) -> Record:
+    queue, size = turn.queue, len(job.envelope)
+    due = turn.ms + job.due_in_ms if job.due_at_ms is None else job.due_at_ms
+    record = Record(
+        id=job.id,
+        type=job.type,
+        state=State.READY,
+        seq=turn.next_seq(),
+        envelope=job.envelope,
+        size=size,
+        created=turn.ms,
+        priority=job.priority,
+        due=None if due == turn.ms else due,
+        expires=None if job.expires_in_ms is None else due + job.expires_in_ms,
+        scheduled_for=job.scheduled_for_ms,
+        max_attempts=job.max_attempts,
+        max_deliveries=job.max_deliveries,
+        timeout=job.timeout_ms,
+        keep=job.keep,
+    )
+    queue.records[job.id] = record
+    queue.bytes += size
+    if record.expires is not None:
+        queue.expiry.add(job.id, record.expires)
+    if due > turn.ms:
+        turn.postpone(record, due)
+    else:
+        turn.place(record, record.seq)
+    return record
+
+
+def _append_log(old: str | None, text: str) -> str:
+    """The last hundred lines and 16 KiB of both."""
+    lines = [line for line in [*(old or "").split("\n"), *text.split("\n")] if line]
+    size = sum(len(line.encode()) + 1 for line in lines)
+    while len(lines) > LOG_LINES or size > LOG_BYTES:
+        size -= len(lines.pop(0).encode()) + 1
+    return "\n".join(lines)
+
+
+def _event_id(text: str) -> tuple[int, int]:
+    ms, _, number = text.partition("-")
+    if not (ms.isdecimal() and (number or "0").isdecimal()):
+        raise InvalidValue("since", expected="an event's id, 0 or $", got=text)
+    return int(ms), int(number or 0)
+
+
+def _us(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,471 @@
+"""One queue in memory: its records and indexes, and the moves that several calls share.
+
+`lua/lib` says why each rule is as it is; names here are those of the includes. What Redis keeps for nobody but
+dashboards (figures per type and per minute) is left out: no call of the protocol reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dockwork.core.keys import QueueKeys, QueueName
+from dockwork.core.states import ENDED, RUNNING, State
+from dockwork.store.memory_index import Index
+from dockwork.store.memory_waits import Waiter
+from dockwork.store.protocol import Claim, Event, Heartbeat, Lease, OwnerRecord, Verdict
+
+#: Jobs kept for ever lie so much later in the index of what completed.
+FOREVER = 2**52
+_PRIORITY_STEP = 2**44
+_DUE_STEP = 1024
+_MARKERS = 8
+_EVENTS = 50_000
+_RECEIPTS = 16
+_RECEIPTS_MS = 600_000
+_NUDGES = 100
+_NUDGE_MS = 60_000
+_OUT_OF_TIME = "out of time"
+
+
+@dataclass(slots=True, kw_only=True)
+class Record:
+    """All that is known of one job.
+
+    waits_since     when it was put back or promoted by hand; None: since it was due
+    size            bytes of its envelope, also when that is gone
+    kept_size       bytes that stay of it now that it ended
+    errors          a ring of the last five failures, encoded
+    """
+
+    id: str
+    type: str
+    state: State
+    seq: int
+    envelope: bytes
+    size: int
+    created: int
+    priority: int = 0
+    due: int | None = None
+    expires: int | None = None
+    scheduled_for: int | None = None
+    max_attempts: int | None = None
+    max_deliveries: int | None = None
+    timeout: int | None = None
+    keep: str | None = None
+    epoch: int = 0
+    owner: str = ""
+    started: int | None = None
+    ended: int | None = None
+    attempts: int = 0
+    deliveries: int = 0
+    interruptions: int = 0
+    reason: str = ""
+    cancel: bool = False
+    waits_since: int | None = None
+    parked_type: str = ""
+    kept_size: int = 0
+    result: bytes | None = None
+    dropped: int = 0
+    progress: bytes | None = None
+    checkpoint: bytes | None = None
+    log: str | None = None
+    exit: str = ""
+    errors: dict[int, bytes] = field(default_factory=dict)
+
+    def to_claim(self) -> Claim:
+        """What its owner is told."""
+        return Claim(
+            lease=Lease(job_id=self.id, epoch=self.epoch),
+            type=self.type,
+            envelope=self.envelope,
+            attempts=self.attempts,
+            deliveries=self.deliveries,
+            priority=self.priority,
+            created_ms=self.created,
+            due_ms=self.created if self.due is None else self.due,
+            scheduled_for_ms=self.scheduled_for,
+            max_attempts=self.max_attempts,
+            timeout_ms=self.timeout,
+            checkpoint=self.checkpoint,
+        )
+
+    def waiting_since(self) -> int:
+        for at in (self.waits_since, self.due):
+            if at is not None:
+                return at
+        return self.created
+
+
+@dataclass(slots=True)
+class Receipt:
+    """The answer of one numbered call."""
+
+    verdicts: tuple[Verdict, ...]
+    leases: tuple[Lease, ...]
+
+
+@dataclass(slots=True)
+class _Receipts:
+    expires: int
+    calls: dict[int, Receipt] = field(default_factory=dict)
+
+
+class MemoryQueue:
+    """The data of one queue."""
+
+    def __init__(self, name: QueueName) -> None:
+        self.keys = QueueKeys(name)
+        #: Fields of Redis' meta hash that people and operators write: limits, flags, revision.
+        self.options: dict[str, str] = {}
+        self.paused = False
+        self.seq = self.bytes = self.kept = self.kept_completed = 0
+        self.run_id = ""
+        self.reap_after = 0
+        self.records: dict[str, Record] = {}
+        self.ready, self.prio, self.delayed = Index(), Index(), Index()
+        self.lease, self.expiry, self.wake = Index(), Index(), Index()
+        self.ended = {state: Index() for state in State if state in ENDED}
+        self.parked: dict[str, Index] = {}
+        self.totals: Counter[str] = Counter()
+        self.leased: Counter[str] = Counter()
+        self.types: dict[str, tuple[int, str, bytes]] = {}
+        self.workers: dict[str, Heartbeat] = {}
+        self.quiesces: dict[str, tuple[int, str]] = {}
+        self.receipts: dict[str, _Receipts] = {}
+        self.nudges: dict[str, deque[tuple[int, str]]] = {}
+        self.owner: tuple[OwnerRecord, int] | None = None
+        self.cold_until = 0
+        self.has_published = False
+        #: Time was moved past something that is due, and nobody has looked since.
+        self.overdue = False
+        self.events: deque[Event] = deque(maxlen=_EVENTS)
+        self.last_event = (0, 0)
+        self.waiters: list[Waiter[int]] = []
+        self.readers: list[Waiter[None]] = []
+
+    def number(self, name: str, default: int) -> int:
+        """An option that is a whole number."""
+        return int(self.options.get(name, default))
+
+    @property
+    def held(self) -> bool:
+        return "held" in self.options
+
+    @property
+    def closed(self) -> bool:
+        return "closed" in self.options
+
+    @property
+    def revision(self) -> int:
+        return self.number("rev", 0)
+
+    @property
+    def claimable(self) -> int:
+        return len(self.ready) + len(self.prio)
+
+    @property
+    def parked_jobs(self) -> int:
+        return sum(map(len, self.parked.values()))
+
+    @property
+    def first_due(self) -> int | None:
+        first = self.delayed.first()
+        return None if first is None else first // _DUE_STEP
+
+    def due_by(self, ms: int) -> int:
+        """Delayed jobs that are due by `ms`."""
+        return self.delayed.count(None, ms * _DUE_STEP + _DUE_STEP - 1)
+
+    def held_by(self, lease: Lease) -> Record | None:
+        """The running job that `lease` holds, or None for a stale one."""
+        record = self.records.get(lease.job_id)
+        fits = record is not None and record.epoch == lease.epoch and record.state in RUNNING
+        return record if fits else None
+
+    def quiesced(self, pod: str, ms: int) -> str:
+        """The token of a request that this pod claim no more, "" if there is none."""
+        expires, token = self.quiesces.get(pod, (0, ""))
+        return token if expires > ms else ""
+
+    def recall(self, owner: str, number: int, ms: int) -> Receipt | None:
+        receipts = self.receipts.get(owner)
+        return receipts.calls.get(number) if receipts is not None and receipts.expires > ms else None
+
+    def remember(self, owner: str, number: int, receipt: Receipt, ms: int) -> None:
+        receipts = self.receipts.get(owner)
+        if receipts is None or receipts.expires <= ms:
+            receipts = self.receipts[owner] = _Receipts(0)
+        receipts.expires = ms + _RECEIPTS_MS
+        receipts.calls[number] = receipt
+        receipts.calls.pop(number - _RECEIPTS, None)
+
+    def forget_owner(self, owner: str) -> None:
+        for kept in (self.workers, self.receipts, self.nudges):
+            kept.pop(owner, None)
+
+    def nudge(self, owner: str, text: str, ms: int) -> None:
+        if owner:
+            words = self.nudges.setdefault(owner, deque(maxlen=_NUDGES))
+            words.append((ms + _NUDGE_MS, text))
+
+    def next_nudge(self, owner: str, ms: int) -> str | None:
+        words = self.nudges.get(owner, deque())
+        # The newest word keeps the list alive, as the expiry of Redis' list does.
+        if words and words[-1][0] <= ms:
+            words.clear()
+        return words.popleft()[1] if words else None
+
+    def leave_index(self, record: Record) -> bool:
+        """Take a waiting job out of the index of its state. Answers whether it was there."""
+        match record.state:
+            case State.PARKED:
+                return self.unpark(record.parked_type, [record.id])
+            case State.DELAYED:
+                return self.delayed.remove(record.id)
+            case State.PRIORITIZED:
+                return self.prio.remove(record.id)
+        return self.ready.remove(record.id)
+
+    def unpark(self, name: str, ids: Sequence[str]) -> bool:
+        index = self.parked[name]
+        there = [index.remove(job_id) for job_id in ids]
+        if not index:
+            del self.parked[name]
+        return all(there)
+
+    def drop_ended(self, state: State, ids: Sequence[str]) -> None:
+        """Delete ended jobs, and their share of the kept bytes."""
+        for job_id in ids:
+            size = self.records.pop(job_id).kept_size
+            self.ended[state].remove(job_id)
+            if state is State.COMPLETED:
+                self.kept_completed = max(0, self.kept_completed - size)
+            else:
+                self.kept = max(0, self.kept - size)
+
+
+class Turn:
+    """One call on one queue: what a script does between its begin and its end.
+
+    us, ms      the store's time, the same throughout the call
+    run_id      of the store
+    lease_ms    how long a claim of this call is safe
+    """
+
+    def __init__(self, queue: MemoryQueue, us: int, run_id: str) -> None:
+        self.queue = queue
+        self.us, self.ms = us, us // 1000
+        self.run_id = run_id
+        self.lease_ms = queue.number("lease", 15_000)
+        self.claimable = self.woken = 0
+        self._due: int | None = None
+        self._notes: dict[tuple[str, str], list[str]] = {}
+
+    # --- collecting, and the end
+
+    def note(self, name: str, job_id: str, reason: str = "") -> None:
+        """Put a job into this call's event `name`: one entry per name and reason lists all its ids."""
+        self._notes.setdefault((name, reason), []).append(job_id)
+
+    def tally(self, name: str, number: int = 1) -> None:
+        self.queue.totals[name] += number
+
+    def add_event(self, name: str, ids: Sequence[str], reason: str = "", **data: str) -> None:
+        queue = self.queue
+        last_ms, last = queue.last_event
+        queue.last_event = (self.ms, 0) if self.ms > last_ms else (last_ms, last + 1)
+        event_id = "{}-{}".format(*queue.last_event)
+        queue.events.append(Event(id=event_id, name=name, ids=tuple(ids), reason=reason, data=data))
+
+    def add_delayed(self) -> None:
+        """A new first due time gets one marker, so that somebody sets a timer."""
+        due, self._due = self._due, None
+        first = self.queue.first_due
+        if due is not None and first is not None and first >= due:
+            self.queue.wake.add("due", due)
+
+    def finish(self) -> None:
+        """Post what the call collected: events and markers."""
+        self.add_delayed()
+        notes, self._notes = self._notes, {}
+        for (name, reason), ids in notes.items():
+            self.add_event(name, ids, reason)
+        self.post_markers(self.claimable + self.woken)
+        self.claimable = self.woken = 0
+
+    def post_markers(self, number: int) -> None:
+        """Wake some of those who wait; in a cold queue it tells the operator. Not while claims are barred."""
+        queue = self.queue
+        if number <= 0 or queue.paused or queue.held:
+            return
+        for marker in range(1, min(number, _MARKERS) + 1):
+            queue.wake.add(str(marker), 0)
+        if queue.cold_until > self.ms:
+            queue.cold_until = 0
+            queue.has_published = True
+
+    # --- moves
+
+    def place(self, record: Record, seq: int, reason: str = "") -> None:
+        """Let a job wait among the ready or the prioritized at `seq`."""
+        queue, record.seq = self.queue, seq
+        if record.priority:
+            record.state = State.PRIORITIZED
+            queue.prio.add(record.id, record.priority * _PRIORITY_STEP + seq)
+        else:
+            record.state = State.READY
+            queue.ready.add(record.id, seq)
+        self.claimable += 1
+        self.note(record.state, record.id, reason)
+        self.tally("entered")
+
+    def next_seq(self) -> int:
+        self.queue.seq += 1
+        return self.queue.seq
+
+    def postpone(self, record: Record, due: int, reason: str = "") -> None:
+        """Let a job wait until `due`."""
+        record.state = State.DELAYED
+        self.queue.delayed.add(record.id, due * _DUE_STEP + record.seq % _DUE_STEP)
+        self._due = due if self._due is None else min(self._due, due)
+        self.note(State.DELAYED, record.id, reason)
+
+    def end_job(self, record: Record, state: State, *, size: int, reason: str = "", shift: int = 0) -> None:
+        """Let a job enter an index of ended ones; `size` bytes of it stay."""
+        queue = self.queue
+        record.state, record.ended, record.kept_size = state, self.ms, size
+        queue.ended[state].add(record.id, self.ms + shift)
+        queue.bytes -= record.size
+        if state is State.COMPLETED:
+            queue.kept_completed += size
+        else:
+            queue.kept += size
+        self.note(state, record.id, reason)
+        self.tally(state)
+
+    def to_dead(self, record: Record, state: State, reason: str) -> None:
+        """End a job that keeps its envelope; the caller has taken it out of the index it was in."""
+        record.reason = reason
+        self.end_job(record, state, size=record.size, reason=reason)
+
+    def drop(self, record: Record, state: State) -> None:
+        """End a waiting job that came to a claim too late: out of time, or cancelled."""
+        self.queue.expiry.remove(record.id)
+        self.to_dead(record, state, _OUT_OF_TIME if state is State.EXPIRED else "")
+
+    def unlease(self, pod: str) -> None:
+        leased = self.queue.leased
+        leased[pod] -= 1
+        if leased[pod] <= 0:
+            del leased[pod]
+
+    def put_back(
+        self,
+        record: Record,
+        *,
+        cause: str,
+        charge: bool = False,
+        back: bool = False,
+        reason: str = "",
+    ) -> bool:
+        """End one delivery without an outcome; the caller has taken the lease away.
+
+        charge      the delivery counts, and the last allowed one buries the job
+        back        it goes to the end, not to its old place
+        Returns     whether it was buried
+        """
+        if record.owner:
+            self.unlease(pod_of(record.owner))
+        self.tally(f"interrupted:{cause}")
+        if charge:
+            self.note("stalled", record.id, cause)
+        was, allowed = record.state, record.max_deliveries
+        record.owner, record.started = "", None
+        record.interruptions += 1
+        if allowed is None:
+            allowed = self.queue.number("max_deliveries", 5)
+        if charge and record.deliveries >= allowed:
+            self.to_dead(record, State.DEAD, "max_deliveries")
+            return True
+        record.deliveries -= not charge
+        record.waits_since = self.ms
+        self.place(record, self.next_seq() if back else record.seq, reason)
+        if record.expires is not None:
+            if was is State.PROCESSING:
+                record.expires = None  # it was started in time; only the recovery is late
+            else:
+                self.queue.expiry.add(record.id, record.expires)
+        return False
+
+    def hold(self, lease: Lease) -> tuple[Record | None, Verdict]:
+        """Check a lease that is about to start or to write something; what was only active is started."""
+        record = self.queue.held_by(lease)
+        if record is None:
+            return None, Verdict.LOST
+        if record.state is State.ACTIVE:
+            record.state, record.started = State.PROCESSING, self.ms
+            self.note(State.PROCESSING, record.id)
+        return record, Verdict.CANCEL if record.cancel else Verdict.OK
+
+    # --- upkeep
+
+    def move_delayed(self, ids: Sequence[str], reason: str) -> int:
+        """Move delayed jobs to ready or prioritized."""
+        for job_id in ids:
+            record = self.queue.records[job_id]
+            self.queue.delayed.remove(job_id)
+            if reason == "now":
+                record.waits_since = self.ms
+            self.place(record, self.next_seq(), reason)
+        return len(ids)
+
+    def promote_due(self, most: int) -> int:
+        high = self.ms * _DUE_STEP + _DUE_STEP - 1
+        return self.move_delayed(self.queue.delayed.between(None, high, most), "due")
+
+    def see_run_id(self) -> None:
+        """A queue that meets this store for the first time is not reaped for one lease (RT-068)."""
+        if self.queue.run_id != self.run_id:
+            self.queue.run_id = self.run_id
+            self.queue.reap_after = self.ms + self.lease_ms
+
+    def reap_ended(self, most: int) -> tuple[int, int, int | None]:
+        """Take jobs back whose lease is over: returned, buried, and when the next look is worth it."""
+        self.see_run_id()
+        queue = self.queue
+        ends = queue.lease.first()
+        if ends is None:
+            return 0, 0, None
+        if ends > self.ms or self.ms < queue.reap_after:
+            return 0, 0, max(ends, queue.reap_after)
+        ids = queue.lease.between(None, self.ms, most)
+        queue.lease.remove_all(ids)
+        buried = sum(
+            self.put_back(queue.records[job_id], cause="lease_expired", charge=True) for job_id in ids
+        )
+        return len(ids) - buried, buried, queue.lease.first()
+
+    def expire(self) -> int:
+        """End waiting jobs that are out of time. Answers how many."""
+        queue = self.queue
+        ids = queue.expiry.between(None, self.ms, len(queue.expiry))
+        queue.expiry.remove_all(ids)
+        ended = 0
+        for job_id in ids:
+            record = queue.records.get(job_id)
+            if record is not None and record.state not in ENDED | RUNNING and queue.leave_index(record):
+                self.to_dead(record, State.EXPIRED, _OUT_OF_TIME)
+                ended += 1
+        return ended
+
+
+def pod_of(owner: str) -> str:
+    """The pod (or host) of an owner ``<pod>/<boot>``."""
+    return owner.rpartition("/")[0] or owner
+
+
+def earliest(*times: int | None) -> int | None:
+    """The earliest of times that may be missing."""
+    return min((at for at in times if at is not None), default=None)
