@@ -9,6 +9,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -63,6 +64,16 @@ CallNext = Callable[[JobInfo], Awaitable[Any]]
 Middleware = Callable[..., Awaitable[Any]]
 
 
+@dataclass(slots=True)
+class Prepared:
+    """A job type with what each of its runs needs, looked up once."""
+
+    job_type: AnyJobType
+    policy: Policy
+    open: Callable[[bytes], Opened]
+    dump_result: Callable[[Any], bytes]
+
+
 class Executor:
     """Begins, stops and judges the runs of one lane."""
 
@@ -81,31 +92,32 @@ class Executor:
         self._threads = threads
         self._worker = worker
         self._middlewares = tuple(middlewares)
-        self._policies: dict[str, Policy] = {}
-        self._revision = -1
+        self._prepared: dict[str, Prepared] = {}
+        self._config_version = lane.config_version
         self._loop = asyncio.get_running_loop()
 
     def begin(self, run: Run) -> None:
         """Start the handler, or settle what has none that could start."""
         claim = run.claim
-        job_type = self._registry.get(claim.type)
-        if job_type is None:
+        prepared = self._prepare(claim.type)
+        if prepared is None:
             log.warning("job_parked", job_id=claim.job_id, job_type=claim.type)
             self._finish(run, self._parked(run, claim.type))
             return
         try:
-            opened = job_type.open(claim.envelope)
+            opened = prepared.open(claim.envelope)
         except (Undecodable, InvalidArgs) as error:
-            self._finish(run, self._unreadable(run, job_type, error))
+            self._finish(run, self._unreadable(run, prepared.job_type, error))
             return
-        policy = self._policy(job_type)
         run.headers = opened.headers
-        run.timeout_s = timeout_s = timeout_of(claim, policy)
-        run.started_at = now = self._loop.time()
+        run.timeout_s = timeout_s = timeout_of(claim, prepared.policy)
+        now = self._loop.time()
+        run.started_ms += int((now - run.started_at) * 1000)
+        run.started_at = now
         run.soft_at = now + timeout_s
         run.hard_at = run.soft_at + HARD_AFTER_S
         self._deadlines.watch(run)
-        run.task = self._loop.create_task(self._drive(run, job_type, opened))
+        run.task = self._loop.create_task(self._drive(run, prepared, opened))
 
     def stop(self, run: Run, reason: StopReason) -> None:
         """Ask the handler to end: cancel its task, or interrupt its thread."""
@@ -116,7 +128,7 @@ class Executor:
         if not run.began:
             # A task that is cancelled before its first step runs none of its code, so we say what became of it.
             run.task.cancel()
-            self._over(run, None, asyncio.CancelledError())
+            self._over(run, asyncio.CancelledError())
         elif run.thread is None:
             run.task.cancel()
         else:
@@ -140,9 +152,10 @@ class Executor:
         if settlement is not None:
             self._lane.abandon(run, settlement)
 
-    async def _drive(self, run: Run, job_type: AnyJobType, opened: Opened) -> None:
+    async def _drive(self, run: Run, prepared: Prepared, opened: Opened) -> None:
         CURRENT.set(run)
         run.began = True
+        job_type = prepared.job_type
         try:
             arguments = opened.arguments
             if job_type.context_parameter is not None:
@@ -158,12 +171,12 @@ class Executor:
             run.over = True
             if run.context is not None and run.context.has_lines:
                 await self._flush(run)
-            self._over(run, job_type, error)
+            self._over(run, error)
         else:
             run.over = True
             if run.context is not None and run.context.has_lines:
                 await self._flush(run)
-            self._returned(run, job_type, value)
+            self._returned(run, prepared, value)
 
     async def _through_middlewares(self, run: Run, job_type: AnyJobType, arguments: dict[str, Any]) -> Any:
         async def innermost(job: JobInfo) -> Any:
@@ -204,11 +217,11 @@ class Executor:
 
     # --- what became of it -----------------------------------------------------------------------------------
 
-    def _returned(self, run: Run, job_type: AnyJobType, value: Any) -> None:
+    def _returned(self, run: Run, prepared: Prepared, value: Any) -> None:
         try:
-            result = job_type.dump_result(value)
+            result = prepared.dump_result(value)
         except InvalidValue as error:
-            self._over(run, job_type, Unrecoverable(str(error)))
+            self._over(run, Unrecoverable(str(error)))
             return
         dropped = len(result) if len(result) > RESULT_BYTES else 0
         progress = None if run.context is None else run.context.take_progress()
@@ -224,15 +237,15 @@ class Executor:
             ),
         )
 
-    def _over(self, run: Run, job_type: AnyJobType | None, error: BaseException) -> None:
+    def _over(self, run: Run, error: BaseException) -> None:
         run.over = True
         self._finish(run, self._failed(run, told_error(error, run.stop_reason, run.timeout_s)))
 
     def _failed(self, run: Run, error: BaseException) -> Settlement | None:
         """The settlement after `error`, or None to put the job back."""
         claim = run.claim
-        job_type = self._registry.get(claim.type)
-        policy = self._policy(job_type)
+        prepared = self._prepare(claim.type)
+        policy = Policy() if prepared is None else prepared.policy
         facts = Facts(
             attempts=claim.attempts,
             max_attempts=attempts_of(claim, policy),
@@ -308,16 +321,18 @@ class Executor:
         self._deadlines.forget(run)
         self._lane.finish(run, settlement)
 
-    def _policy(self, job_type: AnyJobType | None) -> Policy:
-        revision = self._lane.config_version
-        if revision != self._revision:
-            self._policies.clear()
-            self._revision = revision
-        name = "" if job_type is None else job_type.name
-        policy = self._policies.get(name)
-        if policy is None:
-            policy = self._policies[name] = choose_policy(job_type, self._lane.config)
-        return policy
+    def _prepare(self, name: str) -> Prepared | None:
+        """The job type of that name by the options of now, or None if this worker has none."""
+        if self._lane.config_version != self._config_version:
+            self._prepared.clear()
+            self._config_version = self._lane.config_version
+        prepared = self._prepared.get(name)
+        if prepared is None and (job_type := self._registry.get(name)) is not None:
+            signature = job_type.signature
+            policy = choose_policy(job_type, self._lane.config)
+            prepared = Prepared(job_type, policy, signature.open, signature.dump_result)
+            self._prepared[name] = prepared
+        return prepared
 
 
 def _resolve(ended: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
