@@ -24,6 +24,7 @@ class RedisProxy:
         self._lose: list[bytes] = []
         self._cut: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        self._clients: set[asyncio.StreamWriter] = set()
         self.lost: int = 0
 
     @property
@@ -36,27 +37,33 @@ class RedisProxy:
     def cut_before(self, word: str | bytes) -> None:
         self._cut.append(word.encode() if isinstance(word, str) else word)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._clients.add(writer)
         try:
             up_reader, up_writer = await asyncio.open_unix_connection(self._target)
         except OSError:
-            writer.close()
+            self._clients.discard(writer)
+            await _closed(writer)
             return
         dropping = asyncio.Event()
         pumps = [
             asyncio.create_task(self._to_server(reader, up_writer, dropping)),
             asyncio.create_task(self._to_client(up_reader, writer, dropping)),
         ]
-        self._tasks.update(pumps)
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for pump in pumps:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
-            self._tasks.difference_update(pumps)
+            self._clients.discard(writer)
             for end in (writer, up_writer):
-                end.close()
+                await _closed(end)
 
     async def _to_server(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dropping: asyncio.Event
@@ -86,14 +93,15 @@ class RedisProxy:
                 await writer.drain()
 
     async def __aenter__(self) -> RedisProxy:
-        self._server = await asyncio.start_unix_server(self._connected, self._folder / "s")
+        self._server = await asyncio.start_unix_server(self._accept, self._folder / "s")
         return self
 
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        # Closing ends the pumps; a cancellation could meet one that is closing already.
+        for client in self._clients:
+            client.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -108,12 +116,14 @@ async def scripted_redis(answers: Mapping[bytes, bytes]) -> AsyncIterator[str]:
     tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                words = await _command(reader)
-                writer.write(answers.get(words[0]) or _plain_answer(words))
-                await writer.drain()
-        writer.close()
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                while True:
+                    words = await _command(reader)
+                    writer.write(answers.get(words[0]) or _plain_answer(words))
+                    await writer.drain()
+        finally:
+            await _closed(writer)
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(serve(reader, writer))
@@ -129,6 +139,12 @@ async def scripted_redis(answers: Mapping[bytes, bytes]) -> AsyncIterator[str]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 async def _command(reader: asyncio.StreamReader) -> list[bytes]:

@@ -13,6 +13,7 @@ import random
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -543,10 +544,14 @@ class Wire:
 
     async def close(self) -> None:
         """Close the connection; calls under way raise OutcomeUnknown."""
+        writer = self._connection._writer
         self._lose(None)
         if self._reader is not None:
             await asyncio.gather(self._reader, return_exceptions=True)
         await self._connection.disconnect(nowait=True)
+        if writer is not None:
+            with suppress(OSError):
+                await writer.wait_closed()
 
 
 def parse_info(text: bytes) -> dict[str, str]:
