@@ -356,7 +356,8 @@ def _hash(seed: str, field: str) -> int:
 
 
 @lru_cache(maxsize=1)
-def _zone_names() -> frozenset[str]:
+def zone_names() -> frozenset[str]:
+    """Every name that `timeZone` may have: those of the shipped data."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
@@ -372,7 +373,7 @@ def load_zone(name: str) -> ZoneInfo:
 
     Raises    UnknownZone
     """
-    if name not in _zone_names():
+    if name not in zone_names():
         raise UnknownZone("timeZone", expected="an IANA name such as Europe/Zurich or Etc/UTC", got=name)
     data = files("tzdata").joinpath("zoneinfo", *name.split("/"))
     with data.open("rb") as file:

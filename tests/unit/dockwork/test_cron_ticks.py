@@ -22,6 +22,7 @@ from dockwork.core.cron import (
     require_firing,
     ticks,
     tzdata_version,
+    zone_names,
 )
 
 NEW_YORK, LONDON = "America/New_York", "Europe/London"
@@ -141,11 +142,6 @@ def test_a_rare_schedule_is_not_refused(schedule: str) -> None:
 
 # --- properties --------------------------------------------------------------------------------------------
 
-ZONES = [
-    "Etc/UTC", NEW_YORK, LONDON, LORD_HOWE, SANTIAGO, CASABLANCA, KOLKATA, "Europe/Dublin", "Africa/Cairo",
-    "Asia/Kathmandu", "Pacific/Chatham", "America/St_Johns", "Asia/Tehran", "America/Havana", "Pacific/Apia",
-]  # fmt: skip
-
 
 def fields(low: int, high: int, *, star: bool = True) -> st.SearchStrategy[str]:
     number = st.integers(low, high).map(str)
@@ -170,7 +166,7 @@ def instants() -> st.SearchStrategy[datetime]:
 
 
 rules = st.builds(Dst, gap=st.sampled_from(Gap), overlap=st.sampled_from(Overlap))
-zones = st.sampled_from(ZONES)
+zones = st.sampled_from(sorted(zone_names()))
 
 
 @pytest.mark.covers("OP-243")
@@ -228,7 +224,7 @@ def test_a_daily_wall_schedule_has_one_tick_per_local_day(
     hour: int, minute: int, zone: str, overlap: Overlap, data: st.DataObject | None
 ) -> None:
     year = 2026 if data is None else data.draw(st.integers(2001, 2036))
-    assume((zone, year) != ("Pacific/Apia", 2011))  # it left out a whole day
+    assume(year != 2011 or zone not in {"Pacific/Apia", "Pacific/Fakaofo"})  # they left out a whole day
     place = load_zone(zone)
     start = datetime(year, 1, 1, tzinfo=place).astimezone(UTC) - timedelta(seconds=1)
     end = datetime(year + 1, 1, 1, tzinfo=place).astimezone(UTC) - timedelta(seconds=1)
