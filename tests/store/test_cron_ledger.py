@@ -170,6 +170,22 @@ async def test_a_full_redis_leaves_the_tick_undecided_and_running_work_goes_on(w
     assert await world.tick(UID) == [(-2, "fired", "")]
 
 
+async def test_many_due_schedules_are_all_ticked_and_a_full_redis_ends_the_call(world: CronWorld) -> None:
+    uids = [f"uid-{n:02}" for n in range(20)]
+    for uid in uids:
+        await world.plan([-2, 60], an_entry(uid=uid), since=-10)
+    await world.redis.config_set("maxmemory", "1")
+    try:
+        failed = await world.store.tick(world.queue)
+    finally:
+        await world.redis.config_set("maxmemory", "0")
+
+    ticked = await world.store.tick(world.queue)
+
+    assert [one.outcome for one in failed] == ["failed"] * 8
+    assert sorted(one.uid for one in ticked if one.outcome == "fired") == uids
+
+
 @pytest.mark.covers("OP-253")
 async def test_a_broken_entry_keeps_no_other_from_its_tick(world: CronWorld) -> None:
     await world.plan([-3], an_entry(uid="broken"), since=-10)

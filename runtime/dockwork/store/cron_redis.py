@@ -59,6 +59,8 @@ class CronStore(Refilled):
         while more:
             found, more = await self._run(cron_calls.tick(keys, uid, by))
             ticked += found
+            # On a full Redis the same ones fail again and again.
+            more = more and all(one.outcome != "failed" for one in found)
         return ticked
 
     async def cron_states(self, queue: QueueName, uids: Sequence[str] | None = None) -> list[CronState]:
