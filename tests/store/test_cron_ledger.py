@@ -729,7 +729,10 @@ async def test_the_ledger_keeps_a_day_and_at_most_2000_ticks_of_a_schedule(world
     await world.plan([-2, 60], since=-10)
     old = [f"{UID}:{world.second(-DAY - 60 - n)}" for n in range(5)]
     young = [f"{UID}:{world.second(-10 - n)}" for n in range(2100)]
-    await world.redis.zadd(world.keys.tick, dict.fromkeys([*old, *young, "other:1"], 0))
+    for of_other in (f"other:{world.second(-DAY - 60)}", f"other:{world.second(-9)}"):
+        await world.redis.zadd(world.keys.tick, {of_other: 0})
+    await world.plan([-2, 60], an_entry(uid="other"), since=-10)
+    await world.redis.zadd(world.keys.tick, dict.fromkeys([*old, *young], 0))
 
     await world.tick()
 
@@ -738,7 +741,8 @@ async def test_the_ledger_keeps_a_day_and_at_most_2000_ticks_of_a_schedule(world
     assert len(mine) == 2000
     assert mine[-1] == f"{UID}:{world.second(-2)}"
     assert mine[0] > max(old)
-    assert "other:1" in kept
+    others = [member for member in kept if member.startswith("other")]
+    assert others == [f"other:{world.second(at)}" for at in (-9, -2)]
 
 
 # --- ends and jitter ---------------------------------------------------------------------------------------
