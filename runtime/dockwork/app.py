@@ -46,6 +46,7 @@ from dockwork.store.protocol import Admission, QueueStats, Store
 from dockwork.sync import Portal, SyncCalls, SyncJobRef
 
 if TYPE_CHECKING:
+    from dockwork.testing.bench import Bench, Mode
     from dockwork.worker.worker import Worker
 
 P = ParamSpec("P")
@@ -370,9 +371,29 @@ class App:
         )
 
     @asynccontextmanager
+    async def testing(self, mode: Mode = "manual") -> AsyncIterator[Bench]:
+        """This app on queues in memory, until the block ends: for tests, without Redis.
+
+        mode    "manual": jobs wait for `Bench.run_all`; "inline": an enqueue runs the job before it returns
+        """
+        from dockwork.testing.bench import Bench, BenchStore
+
+        store, clients, before = BenchStore(), self._clients, self._store
+        self._store, self._clients = store, {}
+        try:
+            yield Bench(store, self.settings.namespace, self._bench_worker, mode)
+        finally:
+            self._store, self._clients = before, clients
+
+    def _bench_worker(self, queues: Mapping[str, int]) -> Worker:
+        plain = Settings(namespace=self.settings.namespace, queues=queues, trap_signals=False)
+        return self.worker(settings=plain)
+
+    @asynccontextmanager
     async def _worker_lifespan(self) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self.close)
+            if asyncio.get_running_loop() not in self._clients:
+                stack.push_async_callback(self.close)  # of what the handlers enqueue; another's stays open
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
             yield

@@ -67,7 +67,7 @@ class Counts:
 class Job:
     """A job as it stands, for people and tools.
 
-    args        None if the envelope cannot be read
+    args        None if the envelope cannot be read, or is no longer kept: it goes when the job completes
     result      the stored JSON value
     """
 

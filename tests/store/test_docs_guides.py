@@ -68,7 +68,7 @@ async def test_the_jobs_guide_runs_from_top_to_bottom(
         app.sync.close()
         await app.close()
 
-    assert len(rest) == 11
+    assert len(rest) == 12
     assert app.registry.queue_configs["mail"].max_depth == 100_000
 
 
