@@ -20,6 +20,7 @@ from support.redis_server import RedisServer
 
 OWNER = Owner(pod="pod-1", boot="boot-1")
 MOST_JOBS = 6
+NOW_MS = 1_777_636_800_000  # 2026-05-01T12:00Z
 
 # Instants lie 5 s beside every limit (now, a minute, a deadline), so that the time a call takes changes nothing.
 OFFSETS = [-3605.0, -305.0, -125.0, -65.0, -55.0, -25.0, -15.0, -5.0, 3600.0, 7200.0]
@@ -109,6 +110,22 @@ async def said(store: Any, world: CronWorld) -> list[dict[str, Any]]:
             fields[name].pop("decided", None)
         found.append(fields)
     return found
+
+
+async def test_a_schedule_that_waits_for_its_plan_keeps_nobody_awake() -> None:
+    memory = Memory(NOW_MS)
+    calendar = Calendar(schedule=parse_schedule("@hourly"))
+    entry = an_entry(schedule=calendar.hash, calendar=calendar.to_json(), tzdata=tzdata_version())
+    long_ago = NOW_MS - 10 * 3_600_000
+    await memory.plan(QUEUE, entry, [long_ago], generation=1, reset=False, decided_ms=long_ago - 1)
+
+    assert await memory.tick(QUEUE) == []
+    assert memory._next_tick_ms(QUEUE) is None
+
+    assert await memory.refill(QUEUE) == [entry.uid]
+    assert memory._next_tick_ms(QUEUE) == long_ago
+    assert [tick.outcome for tick in await memory.tick(QUEUE)] == ["missed"] * 10 + ["fired"]
+    assert memory._next_tick_ms(QUEUE) == NOW_MS + 3_600_000
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import hashlib
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from dockwork.core.keys import QueueName
@@ -53,6 +53,7 @@ class _Schedule:
     plan: list[int] = field(default_factory=list)
     made: list[int] = field(default_factory=list)
     stopped: bool = False
+    short: bool = False  #: nothing is decided until the plan reaches the present again
 
     @property
     def every(self) -> int:
@@ -173,6 +174,7 @@ class CronMemory(Refilled):
             return []
         chosen = _choose_ticks(known, due, now)
         if not known.every and not chosen[0].fresh and known.planned_to < now:
+            known.short = True
             return []
         await self._admit_ticks(queue, known, chosen)
         if older:
@@ -262,13 +264,18 @@ class CronMemory(Refilled):
 
     def _next_tick_ms(self, queue: QueueName) -> int | None:
         """The first instant of all schedules that is not decided."""
-        found = (_next_instant(known) for known in self._schedules.get(queue, {}).values())
-        return min((at for at in found if at is not None), default=None)
+        return min(self._filed(queue), default=None)
 
     def _ticks_before(self, queue: QueueName, ms: int) -> int:
         """Schedules that are due by `ms`."""
-        found = (_next_instant(known) for known in self._schedules.get(queue, {}).values())
-        return sum(at is not None and at <= ms for at in found)
+        return sum(at <= ms for at in self._filed(queue))
+
+    def _filed(self, queue: QueueName) -> Iterator[int]:
+        """The next instants of all schedules for which a tick can do something."""
+        for known in self._schedules.get(queue, {}).values():
+            first = _next_instant(known)
+            if first is not None and not known.short:
+                yield first
 
 
 def _leaves_a_hole(known: _Schedule, entry: CronEntry, from_ms: int) -> bool:
@@ -276,6 +283,7 @@ def _leaves_a_hole(known: _Schedule, entry: CronEntry, from_ms: int) -> bool:
 
 
 def _add(known: _Schedule, instants_ms: Sequence[int]) -> None:
+    known.short = False
     known.plan = known.plan[bisect_right(known.plan, known.cursor) :]
     after = max(known.cursor, known.planned_to)
     added = [at for at in instants_ms if at > after]
