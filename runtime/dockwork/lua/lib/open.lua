@@ -15,7 +15,7 @@ local function open(K)
     run_id = meta[10], reap_after = tonumber(meta[11]) or 0, revision = tonumber(meta[12]) or 0,
     lease_ms = tonumber(meta[13]) or 15000, max_deliveries = tonumber(meta[14]) or 5,
     set = {}, ready = {}, prio = {}, delayed = {}, ended = {}, expiry = {}, unexpiry = {},
-    stats = {}, types = {}, minute = {}, leased = {}, groups = {}, order = {}, claimable = 0,
+    stats = {}, types = {}, waits = {}, runs = {}, minute = {}, leased = {}, groups = {}, order = {}, claimable = 0,
   }
   S.before = {S.seq, S.bytes, S.kept, S.kept_completed, S.parked}
   if meta[1] and meta[1] ~= "1" then

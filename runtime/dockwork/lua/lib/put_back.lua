@@ -1,6 +1,7 @@
 --- @include "whole"
 --- @include "record_key"
 --- @include "tally"
+--- @include "tally_type"
 --- @include "note"
 --- @include "place"
 --- @include "to_dead"
@@ -26,7 +27,7 @@ local function put_back(K, S, id, R, how)
     redis.call("HDEL", key, "w", "t")
     to_dead(K, S, id, "dead", "max_deliveries", tonumber(R[8]) or 0,
       {"i", whole((tonumber(R[6]) or 0) + 1)})
-    tally(S.types, R[1] .. "|d", 1)
+    tally_type(S, R[1], "d", 1)
     return "buried"
   end
   if not how.charge then

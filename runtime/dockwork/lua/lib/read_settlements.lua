@@ -9,13 +9,17 @@ local function read_settlements(K, first)
     local J = {id = ARGV[at], epoch = ARGV[at + 1], started = ARGV[at + 2]}
     local outcome = ARGV[at + 3]
     at = at + 4
-    J.outcome = string.sub(outcome, 1, 1)
-    for n = 2, #outcome do
-      J[string.sub(outcome, n, n)] = ARGV[at]
-      at = at + 1
+    if #outcome == 1 then
+      J.outcome = outcome
+    else
+      J.outcome = string.sub(outcome, 1, 1)
+      for n = 2, #outcome do
+        J[string.sub(outcome, n, n)] = ARGV[at]
+        at = at + 1
+      end
     end
     local key = record_key(K.records, J.id)
-    local R = redis.call("HMGET", key, "e", "s", "n", "b", "p", "q", "f", "v", "x", "t", "kp", "w", "o", "r")
+    local R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o")
     if R[1] == J.epoch and (R[2] == "active" or R[2] == "processing") then
       -- The same delivery twice in one call: the second is lost, as it would be in a later call.
       if held[J.id] then

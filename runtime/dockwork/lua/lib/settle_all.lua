@@ -21,7 +21,7 @@ local function settle_all(K, S, W, held)
   local C = {unlink = {}}
   for i = 1, #held do
     local J = held[i]
-    local owner = J.record[12] or W.owner
+    local owner = J.record[11] or W.owner
     tally(S.leased, owner == W.owner and W.pod or pod_of(owner), -1)
     if J.outcome == "p" then
       settle_parked(K, S, J)

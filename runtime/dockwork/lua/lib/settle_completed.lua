@@ -1,6 +1,7 @@
 --- @include "whole"
 --- @include "record_key"
 --- @include "tally"
+--- @include "tally_type"
 --- @include "note"
 --- @include "end_job"
 --- @include "forget"
@@ -9,8 +10,8 @@
 local function settle_completed(K, S, J, C)
   local R, bytes = J.record, tonumber(J.record[4]) or 0
   local output = record_key(K.outputs, J.id)
-  tally(S.types, R[3] .. "|c", 1)
-  local keep = keep_of(K, S, C, R[11])
+  tally_type(S, R[3], "c", 1)
+  local keep = keep_of(K, S, C, R[10])
   if keep.none then
     forget(K, C.unlink, J.id)
     S.bytes = S.bytes - bytes
@@ -18,19 +19,19 @@ local function settle_completed(K, S, J, C)
     tally(S.stats, "completed", 1)
     return
   end
-  if R[13] or J.o then
+  if R[12] or J.o then
     redis.call("HDEL", output, "checkpoint")
   end
   local size = 0
   if J.R then
     size = #J.R
     redis.call("HSET", output, "result", J.R)
-    redis.call("HSET", J.key, "s", "completed", "t", whole(J.started_ms), "h", S.now, "kb", whole(size))
+    redis.call("HSET", J.key, "s", "completed", "t", J.started, "h", S.now, "kb", whole(size))
   else
     if J.D then
       redis.call("HSET", output, "dropped", J.D)
     end
-    redis.call("HSET", J.key, "s", "completed", "t", whole(J.started_ms), "h", S.now)
+    redis.call("HSET", J.key, "s", "completed", "t", J.started, "h", S.now)
   end
   C.unlink[#C.unlink + 1] = record_key(K.envelopes, J.id)
   end_job(S, J.id, "completed", "", bytes, size, keep.shift)

@@ -1,5 +1,6 @@
 --- @include "record_key"
 --- @include "tally"
+--- @include "tally_type"
 --- @include "note"
 --- @include "bucket"
 --- @include "settle_completed"
@@ -12,25 +13,26 @@ local function settle_run(K, S, J, C)
   if R[2] == "active" then
     note(S, "processing", J.id)
   end
-  local started = tonumber(R[10]) or tonumber(J.started)
-  if not started or started <= 0 or started > S.ms then
-    started = S.ms
+  if R[9] then
+    J.started = R[9]
   end
-  J.started_ms = started
+  local started = tonumber(J.started)
+  if not started or started <= 0 or started > S.ms then
+    started, J.started = S.ms, S.now
+  end
   local run = S.ms - started
-  tally(S.stats, "u" .. bucket(run), 1)
+  tally(S.runs, bucket(run), 1)
   tally(S.stats, "finished", 1)
   tally(S.minute, "f", 1)
   if run > 0 then
     tally(S.stats, "run_ms", run)
     tally(S.minute, "r", run)
-    tally(S.types, kind .. "|t", run)
+    tally_type(S, kind, "t", run)
   end
   if J.F then
     -- A ring of the last five: e1, e2 ... e0.
-    local attempt = (tonumber(R[7]) or 0) + 1
+    local attempt = (tonumber(R[6]) or 0) + 1
     redis.call("HSET", record_key(K.outputs, J.id), "e" .. attempt % 5, J.F)
-    R[13] = "1"
     J.o = true
   end
   if J.G then

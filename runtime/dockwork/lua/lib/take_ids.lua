@@ -6,9 +6,9 @@ local function take_ids(K, S, W, T, ids)
   for i = 1, #ids do
     local id = ids[i]
     local R = redis.call("HMGET", record_key(K.records, id), "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "x",
-      "cx", "e", "r", "b", "i", "s", "o")
+      "cx", "e", "r", "b", "s", "o")
     local bytes = tonumber(R[14]) or 0
-    if not R[16] then
+    if not R[15] then
       dropped[#dropped + 1] = {id, R, "gone"}
     elseif R[11] then
       dropped[#dropped + 1] = {id, R, "cancelled"}

@@ -5,12 +5,22 @@ local function write_counters(K, S)
   for field, number in pairs(S.stats) do
     redis.call("HINCRBY", K.stats, field, whole(number))
   end
-  for field, number in pairs(S.types) do
-    local total = redis.call("HINCRBY", K.type_stats, field, whole(number))
-    -- 1,000 types with five figures each; a type beyond them counts as "other".
-    if total == number and redis.call("HLEN", K.type_stats) > 5000 then
-      redis.call("HDEL", K.type_stats, field)
-      redis.call("HINCRBY", K.type_stats, "other" .. string.match(field, "|%a+$"), whole(number))
+  -- Histograms: w<b> waits, u<b> runs; see bucket.
+  for exponent, number in pairs(S.waits) do
+    redis.call("HINCRBY", K.stats, "w" .. exponent, number)
+  end
+  for exponent, number in pairs(S.runs) do
+    redis.call("HINCRBY", K.stats, "u" .. exponent, number)
+  end
+  for kind, figures in pairs(S.types) do
+    for letter, number in pairs(figures) do
+      local field = kind .. "|" .. letter
+      local total = redis.call("HINCRBY", K.type_stats, field, whole(number))
+      -- 1,000 types with five figures each; a type beyond them counts as "other".
+      if total == number and redis.call("HLEN", K.type_stats) > 5000 then
+        redis.call("HDEL", K.type_stats, field)
+        redis.call("HINCRBY", K.type_stats, "other|" .. letter, whole(number))
+      end
     end
   end
   if next(S.minute) then

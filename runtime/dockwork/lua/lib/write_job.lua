@@ -6,6 +6,11 @@ local function write_job(S, job)
   S.seq = S.seq + 1
   local seq, set = S.seq, job.set
   local fields = {"n", job.type, "s", job.state, "q", whole(seq), "c", S.now, "b", whole(job.bytes)}
+  if job.options == "" then
+    redis.call("HSET", job.key, unpack(fields))
+    place(S, job.id, 0, seq)
+    return
+  end
   local size = 10
   for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, sf = set.sf,
       d = job.due ~= S.ms and whole(job.due) or nil}) do

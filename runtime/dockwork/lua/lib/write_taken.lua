@@ -15,20 +15,20 @@ local function write_taken(K, S, W, T)
     if R[12] and tonumber(R[12]) >= S.us then
       epoch = whole(tonumber(R[12]) + 1)
     end
-    local deliveries = whole((tonumber(R[7]) or 0) + 1)
+    local deliveries = R[7] and whole(tonumber(R[7]) + 1) or "1"
     redis.call("HSET", key, "s", "active", "e", epoch, "w", W.owner, "v", deliveries)
     local wait = math.max(0, S.ms - tonumber(R[13] or R[4] or R[3] or S.ms))
     waits = waits + wait
-    tally(S.stats, "w" .. bucket(wait), 1)
+    tally(S.waits, bucket(wait), 1)
     if R[10] then
       S.unexpiry[#S.unexpiry + 1] = id
     end
     -- The row of a claim: the record's first nine fields as read, then what follows.
     R[7], R[10], R[11], R[12], R[13] = deliveries, id, epoch, T.texts[i], false
-    if R[17] then
+    if R[16] then
       R[13] = redis.call("HGET", record_key(K.outputs, id), "checkpoint")
     end
-    R[14], R[15], R[16], R[17], R.id = nil, nil, nil, nil, nil
+    R[14], R[15], R[16], R.id = nil, nil, nil, nil
     T.rows[#T.rows + 1] = R
     T.leases[#T.leases + 1] = expires
     T.leases[#T.leases + 1] = id
