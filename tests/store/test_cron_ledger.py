@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 
 from dockwork.core.cron import Calendar, parse_schedule, tzdata_version
 from dockwork.core.keys import QueueKeys, QueueName
-from dockwork.errors import InvalidValue
+from dockwork.errors import InvalidValue, OutcomeUnknown, StoreUnavailable
 from dockwork.store.protocol import Claimed, NewJob, Outcome, Owner, Settlement
 from dockwork.store.redis import RedisStore
 from support.cron_world import UID, CronWorld, an_entry, cron_world
@@ -74,6 +74,34 @@ async def test_ten_tickers_at_once_make_one_job_per_instant(world: CronWorld) ->
     assert await world.jobs() == sorted(expected)
     state = await world.state()
     assert (state.runs, state.missed, state.skipped, state.next_ms) == (30, 0, 0, None)
+
+
+@pytest.mark.covers("OP-253")
+async def test_a_redis_that_is_killed_between_any_two_steps_makes_one_job_per_instant() -> None:
+    with RedisServer(aof=True) as server:
+        async with cron_world(server.url) as world:
+            await world.plan([-4, -3, -2, 60], since=-10)
+            server.restart()
+            first = await until_async(lambda: answered(world.tick), within=20)
+            server.restart()
+            again = await until_async(lambda: answered(world.tick), within=20)
+            server.restart()
+            (claimed,) = await until_async(lambda: answered(lambda: claim(world)), within=20)
+
+            expected = [world.job_id(at) for at in (-4, -3, -2)]
+            assert first == [[(-4, "fired", ""), (-3, "fired", ""), (-2, "fired", "")]]
+            assert again == [[]]
+            assert [one.job_id for one in claimed.claims] == expected == await world.fired()
+            state = await world.state()
+            assert (state.runs, state.next_ms) == (3, world.second(60))
+
+
+async def answered(call: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """The answer in a list; an empty list while Redis is away, for a call that may be made again."""
+    try:
+        return [await call()]
+    except (StoreUnavailable, OutcomeUnknown):
+        return []
 
 
 @pytest.mark.covers("OP-250")

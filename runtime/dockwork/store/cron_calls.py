@@ -150,7 +150,7 @@ def cron_states(keys: QueueKeys, uids: Sequence[str] | None) -> Call[list[CronSt
             return []
         return [_state(now_ms, *row) for row in zip(*(found[n::7] for n in range(7)), strict=True)]
 
-    return Call("cron_states", keys, list(uids or ()), decode)
+    return Call("cron_states", keys, list(uids or ()), decode, reads=True)
 
 
 def _state(
