@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, NoReturn
 
 import click
@@ -30,6 +32,7 @@ def worker(app: str, queues: str | None, concurrency: int | None) -> None:
     Redis and everything else come from the environment. Exit codes: 0 drained or put back, 2 usage,
     3 start refused, 4 no Redis at the end (leases bring the jobs back), 70 internal.
     """
+    signal.signal(signal.SIGTERM, _end_before_start)
     try:
         settings = Settings.from_environ(os.environ)
     except DockworkError as error:
@@ -41,6 +44,11 @@ def worker(app: str, queues: str | None, concurrency: int | None) -> None:
         built = loaded.worker(queues=served, concurrency=concurrency)
     except (InvalidUrl, InvalidValue) as error:
         _refuse(error)
+    except click.ClickException:
+        raise
+    except Exception as error:  # the app's own code, at its import
+        log.error("app_failed", message=f"{app} cannot be imported", exc_info=error)
+        _end(REFUSED)
     _end(_run(built.run()))
 
 
@@ -63,6 +71,11 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+def _end_before_start(number: int, frame: FrameType | None) -> None:
+    """SIGTERM while the app is imported: nothing was claimed yet. The kernel drops it for PID 1 without a handler."""
+    _end(0)
 
 
 def _refuse(error: DockworkError) -> NoReturn:

@@ -25,6 +25,8 @@ RENEW_AT = 1 / 3
 CHUNK = 500
 #: Between two beats of a worker that was asked to quiesce, whose answer somebody waits for.
 QUIESCED_EVERY = 2.0
+#: A drain's end does not wait longer for a renewal that gets no answer.
+LAST_RENEWAL_WITHIN = 1.0
 #: Many nudges in a row are one renewal.
 NUDGE_GAP = 0.05
 
@@ -66,10 +68,12 @@ class Renewer:
         self._thread.start()
 
     def stop(self) -> None:
-        """No renewal begins after this returns; one under way is waited for."""
+        """No renewal begins after this returns; one under way is waited for, a moment."""
         self._stop.set()
-        with self._lock:
-            self._channel.close()
+        in_time = self._lock.acquire(timeout=LAST_RENEWAL_WITHIN)
+        self._channel.close()  # this also ends a read that waits for a nudge
+        if in_time:
+            self._lock.release()
 
     @property
     def every(self) -> float:

@@ -171,8 +171,8 @@ class Worker:
     async def _live(self) -> int:
         try:
             async with AsyncExitStack() as stack:
-                if self._lifespan is not None:
-                    await stack.enter_async_context(self._lifespan())
+                if self._lifespan is not None and not await self._enter(stack, self._lifespan):
+                    return ExitCode.REFUSED
                 await self._work()
         except (InvalidUrl, InvalidValue) as error:
             log.error("start_refused", message=str(error))
@@ -184,6 +184,15 @@ class Worker:
             await self.store.close()
         log.info("worker_ended", code=int(self._exit), reason=self.drain.reason)
         return self._exit
+
+    async def _enter(self, stack: AsyncExitStack, lifespan: Lifespan) -> bool:
+        """Open what the app's handlers share; False when that fails."""
+        try:
+            await stack.enter_async_context(lifespan())
+        except Exception as error:
+            log.error("start_refused", message="the app's lifespan failed", exc_info=error)
+            return False
+        return True
 
     async def _work(self) -> None:
         if not await self._connect():
