@@ -245,13 +245,13 @@ async def test_a_queue_whose_data_is_broken_has_its_error_and_the_others_their_s
 
 
 @pytest.mark.covers("OP-146")
-async def test_ticks_due_within_the_horizon_count_as_due_soon(redis: RedisWorld) -> None:
+async def test_ticks_due_within_the_horizon_count_as_due_soon(world: World) -> None:
     entry = CronEntry(uid="u1", schedule_hash="s", job=a_job("tick"))
-    now = await redis.store.ping()
-    await redis.store.plan(redis.queue, entry, [now + 30_000, now + 60_000], generation=1, reset=True)
+    now = await world.store.ping()
+    await world.store.plan(world.queue, entry, [now + 30_000, now + 60_000], generation=1, reset=True)
 
-    near = await redis.store.sample(redis.queue, horizon_ms=10_000)
-    far = await redis.store.sample(redis.queue, horizon_ms=40_000)
+    near = await world.store.sample(world.queue, horizon_ms=10_000)
+    far = await world.store.sample(world.queue, horizon_ms=40_000)
 
     assert (near.due_soon, far.due_soon) == (0, 1)
 

@@ -241,18 +241,18 @@ async def test_parking_wakes_workers_that_may_know_the_type(redis: RedisWorld) -
     assert await markers(redis) == now(1)
 
 
-async def test_nudges_reach_the_renewal_thread_of_their_owner(redis: RedisWorld) -> None:
-    channel = redis.store.renewal_channel()
+async def test_nudges_reach_the_renewal_thread_of_their_owner(world: World) -> None:
+    channel = world.store.renewal_channel()
     await asyncio.to_thread(channel.connect)
-    await redis.enqueue("a")
-    claim = await redis.claim_one()
-    await asyncio.to_thread(channel.renew, redis.queue, [claim.lease], a_beat())
-    await redis.store.cancel(redis.queue, "a")
-    await redis.store.quiesce(redis.queue, {ANN.pod: "tok"})
-    await redis.store.quiesce(redis.queue, {ANN.pod: "tok"})
-    await redis.store.unquiesce(redis.queue, [ANN.pod, "unknown"])
+    await world.enqueue("a")
+    claim = await world.claim_one()
+    await asyncio.to_thread(channel.renew, world.queue, [claim.lease], a_beat())
+    await world.store.cancel(world.queue, "a")
+    await world.store.quiesce(world.queue, {ANN.pod: "tok"})
+    await world.store.quiesce(world.queue, {ANN.pod: "tok"})
+    await world.store.unquiesce(world.queue, [ANN.pod, "unknown"])
 
-    heard = [await asyncio.to_thread(channel.wait_nudge, ANN, redis.queue, wait) for wait in (5, 5, 5, 0.05)]
+    heard = [await asyncio.to_thread(channel.wait_nudge, ANN, world.queue, wait) for wait in (5, 5, 5, 0.05)]
 
     assert heard == ["cancel a", "quiesce tok", "unquiesce", None]
     await asyncio.to_thread(channel.close)

@@ -1,0 +1,355 @@
+"""The store in memory and the one on Redis say the same, whatever is done to them (RT-019)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from dockwork.core.states import State
+from dockwork.store.memory import MemoryStore
+from dockwork.store.protocol import (
+    Admission,
+    Claimed,
+    Heartbeat,
+    Lease,
+    NewJob,
+    Outcome,
+    Owner,
+    OwnerRecord,
+    Put,
+    QueueConfig,
+    RevokeCause,
+    Sample,
+    Settlement,
+    WorkerState,
+)
+from dockwork.store.redis import RedisStore
+from support.redis_server import RedisServer
+from support.store_world import ANN, BOB, MemoryWorld, RedisWorld, World, a_beat, a_failure, a_job
+
+# Time passes in steps of 100 s, and every span that a call is given ends 50 s beside them: however slow the machine is,
+# both stores agree on what is over.
+STEP_S = 100.0
+SPANS_MS = [50_000, 150_000, 250_000]
+JOBS = [f"j{n}" for n in range(7)]
+OWNERS = [ANN, BOB]
+TYPES = ["t", "t@h", "u"]
+OWNED = [None, *[OwnerRecord(operator=o, namespace="shop", name=n, uid=n) for o in "ab" for n in "xy"]]
+
+jobs = st.builds(
+    lambda name, **more: a_job(name, **more),
+    st.sampled_from(JOBS),
+    type=st.sampled_from(["t", "u"]),
+    priority=st.sampled_from([0, 0, 0, -2, 3]),
+    due_in_ms=st.sampled_from([0, 0, 0, *SPANS_MS]),
+    expires_in_ms=st.sampled_from([None, None, *SPANS_MS]),
+    max_deliveries=st.sampled_from([None, 1, 2]),
+    timeout_ms=st.sampled_from([None, 5_000, 10_000]),
+    keep=st.sampled_from([None, None, "none", "forever", "50000,1,10", ",2,", ",,30"]),
+    envelope=st.sampled_from([b"{}", b"x" * 40]),
+)
+configs = st.builds(
+    QueueConfig,
+    held=st.booleans(),
+    closed=st.sampled_from([False, False, False, True]),
+    max_depth=st.sampled_from([None, None, 3]),
+    max_bytes=st.sampled_from([None, None, 90]),
+    max_payload=st.sampled_from([None, None, 20]),
+    max_timeout_ms=st.sampled_from([None, 7_000]),
+    max_deliveries=st.sampled_from([None, 1, 3]),
+    lease_ms=st.sampled_from([None, 150_000]),
+    keep=st.fixed_dictionaries(
+        {
+            "completed_age_ms": st.sampled_from([50_000, 150_000, -1, 0]),
+            "completed_count": st.sampled_from([2, -1, 0]),
+            "failed_age_ms": st.sampled_from([50_000, 250_000, -1]),
+            "failed_count": st.sampled_from([2, -1]),
+            "bytes": st.sampled_from([30, -1]),
+        }
+    ),
+    generation=st.integers(1, 3),
+)
+leases = st.integers(0, 4)
+owners = st.sampled_from(OWNERS)
+known = st.lists(st.sampled_from(TYPES), unique=True, max_size=3)
+ends = st.lists(
+    st.tuples(leases, st.sampled_from(list(Outcome)), st.booleans(), st.sampled_from(TYPES)), max_size=3
+)
+
+
+class Pair:
+    """A queue in each store, to which the same is done; each remembers the leases that it handed out."""
+
+    def __init__(self, redis: RedisWorld) -> None:
+        self.worlds: tuple[World, ...] = (redis, MemoryWorld(MemoryStore()))
+        self.leases: dict[int, list[Lease]] = {0: [], 1: []}
+        self._last_ms = 0
+
+    async def close(self) -> None:
+        redis = self.worlds[0]
+        assert isinstance(redis, RedisWorld)
+        await redis.close()
+
+    def lease(self, world: int, back: int) -> Lease:
+        mine = self.leases[world]
+        return mine[-1 - back] if back < len(mine) else Lease(job_id="j0", epoch=1)
+
+    async def do(self, call: Callable[[World, Callable[[int], Lease]], Awaitable[Any]]) -> None:
+        """Do the same to both, and hold the answers against each other."""
+        await self._until_the_next_ms()
+        answers = []
+        for at, world in enumerate(self.worlds):
+            answer = await call(world, lambda back, at=at: self.lease(at, back))  # type: ignore[misc]
+            claimed = answer if isinstance(answer, Claimed) else getattr(answer, "claimed", None)
+            if claimed is not None:
+                self.leases[at] += [claim.lease for claim in claimed.claims]
+            answers.append(plain(answer))
+        assert answers[0] == answers[1]
+
+    async def _until_the_next_ms(self) -> None:
+        """What ends in one millisecond is in no order; a store in memory may be that fast, a server may be."""
+        redis, memory = self.worlds
+        while (now := await redis.store.ping()) == self._last_ms:
+            continue
+        self._last_ms = now
+        await memory.advance(0.001)
+
+    async def compare(self) -> None:
+        redis, memory = [await picture(world) for world in self.worlds]
+        assert redis == memory
+
+
+def plain(answer: Any) -> Any:
+    """An answer without what is the time of a call, epochs included."""
+    match answer:
+        case Claimed():
+            claims = [
+                (
+                    c.job_id,
+                    c.type,
+                    c.envelope,
+                    c.attempts,
+                    c.deliveries,
+                    c.priority,
+                    c.timeout_ms,
+                    c.checkpoint,
+                )
+                for c in answer.claims
+            ]
+            return claims, answer.more, answer.refused, answer.config_revision, answer.next_at_ms is None
+        case Sample():
+            beats = [replace(beat, beat_ms=0) for beat in answer.workers]
+            return replace(
+                answer, time_ms=0, run_id="", oldest_ms=0, totals=counted(answer.totals), workers=tuple(beats)
+            )
+    if hasattr(answer, "claimed"):
+        return answer.verdicts, plain(answer.claimed)
+    if hasattr(answer, "expires_ms"):
+        return answer.verdicts, answer.quiesce, answer.config_revision, answer.next_at_ms is None
+    return answer
+
+
+def counted(totals: Any) -> dict[str, int]:
+    """Totals without those that measure how long something took."""
+    timed = ("wait_ms", "run_ms")
+    return {name: number for name, number in totals.items() if name not in timed and not name[1:].isdecimal()}
+
+
+async def picture(world: World) -> dict[str, Any]:
+    """Everything that anybody can see of the queue, times left out."""
+    store, queue = world.store, world.queue
+    stats, sample, events, config, queues, *rest = await asyncio.gather(
+        store.stats(queue),
+        store.sample(queue, horizon_ms=100_000),
+        store.events(queue, "0", block_s=0),
+        store.config(queue),
+        store.queues(queue.namespace),
+        *[store.predecessors(queue, replace(owner, boot="new")) for owner in OWNERS],
+        *[store.list(queue, state, limit=500) for state in State],
+    )
+    listed: list[Any] = rest[len(OWNERS) :]
+    return {
+        "stats": replace(stats, totals=counted(stats.totals), oldest_wait_ms=0),
+        "oldest": round(stats.oldest_wait_ms / 50_000),
+        "sample": plain(sample),
+        "lists": {
+            state: [timeless(view) for view in views] for state, views in zip(State, listed, strict=True)
+        },
+        "events": [(e.name, e.ids, e.reason, dict(e.data)) for e in events],
+        "config": config,
+        "queues": queues,
+        "predecessors": rest[: len(OWNERS)],
+    }
+
+
+def timeless(view: Any) -> Any:
+    """A view whose times are counted in spans from its creation."""
+    names = ("due_ms", "expires_ms", "started_ms", "ended_ms")
+    since = {
+        name: None if getattr(view, name) is None else round((getattr(view, name) - view.created_ms) / 50_000)
+        for name in names
+    }
+    return replace(view, created_ms=0, epoch=0, **since)
+
+
+class BothStores(RuleBasedStateMachine):
+    """Any mix of calls: the answers are compared with each call, and all that can be seen after it."""
+
+    server: RedisServer
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server.flush()
+        # Not asyncio.run: it would put away the loop that the plugin keeps for the other tests.
+        self.loop = asyncio.new_event_loop()
+        self.pair = Pair(RedisWorld(RedisStore(self.server.url), self.server.url))
+
+    def teardown(self) -> None:
+        with closing(self.loop):
+            self.loop.run_until_complete(self.pair.close())
+
+    def do(self, call: Callable[[World, Callable[[int], Lease]], Awaitable[Any]]) -> None:
+        self.loop.run_until_complete(self.pair.do(call))
+
+    @invariant()
+    def look_the_same(self) -> None:
+        self.loop.run_until_complete(self.pair.compare())
+
+    @rule(new=st.lists(jobs, min_size=1, max_size=4))
+    def enqueue(self, new: list[NewJob]) -> None:
+        async def call(world: World, lease: Any) -> list[Admission]:
+            return await world.enqueue(*new)
+
+        self.do(call)
+
+    @rule(owner=owners, slots=st.integers(0, 4), known=known, again=st.booleans())
+    def claim(self, owner: Owner, slots: int, known: Sequence[str], again: bool) -> None:
+        async def call(world: World, lease: Any) -> Claimed:
+            return await world.claim(slots, owner, known)
+
+        async def ask_again(world: World, lease: Any) -> Claimed:
+            number = world._numbers[str(owner)]
+            return await world.store.claim(world.queue, owner, number=number, slots=slots, known=known)
+
+        self.do(call)
+        if again:
+            self.do(ask_again)
+
+    @rule(owner=owners, ends=ends, claim_next=st.integers(0, 3), delay=st.sampled_from([0, *SPANS_MS]))
+    def settle(
+        self, owner: Owner, ends: list[tuple[int, Outcome, bool, str]], claim_next: int, delay: int
+    ) -> None:
+        def settlement(lease: Lease, outcome: Outcome, failed: bool, type_: str) -> Settlement:
+            return Settlement(
+                lease=lease,
+                outcome=outcome,
+                delay_ms=delay,
+                reason="why" if failed else "",
+                failure=a_failure(type_) if failed else None,
+                result=b"12345" if failed else None,
+                progress=b"0.5" if failed else None,
+                park_type=type_,
+            )
+
+        async def call(world: World, lease: Any) -> Any:
+            settlements = [settlement(lease(back), *rest) for back, *rest in ends]
+            return await world.settle(*settlements, owner=owner, claim_next=claim_next)
+
+        self.do(call)
+
+    @rule(backs=st.lists(leases, max_size=3))
+    def start(self, backs: list[int]) -> None:
+        self.do(lambda world, lease: world.store.start(world.queue, [lease(back) for back in backs]))
+
+    @rule(backs=st.lists(leases, max_size=3), owner=owners, busy=st.integers(0, 4))
+    def renew(self, backs: list[int], owner: Owner, busy: int) -> None:
+        beat: Heartbeat = a_beat(owner, busy=busy, jobs=(("j0", 1, 2),), types=("t",), schemas={"t": "h"})
+        self.do(lambda world, lease: world.store.renew(world.queue, [lease(back) for back in backs], beat))
+
+    @rule(backs=st.lists(leases, max_size=3), put=st.sampled_from(list(Put)))
+    def requeue(self, backs: list[int], put: Put) -> None:
+        self.do(
+            lambda world, lease: world.store.requeue(
+                world.queue, ANN, [lease(back) for back in backs], put=put
+            )
+        )
+
+    @rule(back=leases, what=st.sampled_from(["progress", "checkpoint", "log"]))
+    def write(self, back: int, what: str) -> None:
+        value: Any = ["a", "", "ü\nb"] if what == "log" else b"7"
+        self.do(lambda world, lease: getattr(world.store, what)(world.queue, lease(back), value))
+
+    @rule(ids=st.none() | st.lists(st.sampled_from([*JOBS, "unknown"]), max_size=3))
+    def promote(self, ids: list[str] | None) -> None:
+        self.do(lambda world, lease: world.store.promote(world.queue, ids))
+
+    @rule(what=st.sampled_from(["reap", "expire", "trim"]))
+    def upkeep(self, what: str) -> None:
+        self.do(lambda world, lease: getattr(world.store, what)(world.queue))
+
+    @rule(job=st.sampled_from(JOBS))
+    def cancel(self, job: str) -> None:
+        self.do(lambda world, lease: world.store.cancel(world.queue, job))
+
+    @rule(owner=owners, cause=st.sampled_from(list(RevokeCause)), exit_reason=st.sampled_from(["", "OOM"]))
+    def revoke(self, owner: Owner, cause: RevokeCause, exit_reason: str) -> None:
+        self.do(lambda world, lease: world.store.revoke(world.queue, str(owner), cause, exit_reason))
+
+    @rule(expected=st.booleans(), wanted=st.booleans())
+    def pause(self, expected: bool, wanted: bool) -> None:
+        self.do(lambda world, lease: world.store.set_paused(world.queue, expected=expected, wanted=wanted))
+
+    @rule(config=configs, owner=st.sampled_from(OWNED))
+    def configure(self, config: QueueConfig, owner: OwnerRecord | None) -> None:
+        self.do(lambda world, lease: world.store.configure(world.queue, config, owner))
+
+    @rule(owner=owners, token=st.sampled_from(["t1", "t2"]))
+    def quiesce(self, owner: Owner, token: str) -> None:
+        self.do(lambda world, lease: world.store.quiesce(world.queue, {owner.pod: token}))
+
+    @rule(owner=owners)
+    def unquiesce(self, owner: Owner) -> None:
+        self.do(lambda world, lease: world.store.unquiesce(world.queue, [owner.pod]))
+
+    @rule(template=st.sampled_from(["", "hash"]), types=known)
+    def register(self, template: str, types: list[str]) -> None:
+        schemas = dict.fromkeys(types, ("h", b"{}"))
+        self.do(lambda world, lease: world.store.register(world.queue, template, schemas))
+
+    @rule(owner=owners)
+    def leave(self, owner: Owner) -> None:
+        beat = a_beat(owner, state=WorkerState.DRAINING, drained=1, requeued=2)
+        self.do(lambda world, lease: world.store.leave(world.queue, owner, beat))
+
+    @rule(steps=st.sampled_from([1, 1, 2, 7]))
+    def pass_time(self, steps: int) -> None:
+        self.do(lambda world, lease: world.advance(steps * STEP_S))
+
+
+@pytest.mark.covers("RT-019", "RT-030")
+def test_any_mix_of_calls_has_the_same_answers_and_leaves_the_same_in_both_stores(
+    server: RedisServer,
+) -> None:
+    class Machine(BothStores):
+        pass
+
+    Machine.server = server
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=30,
+            deadline=None,
+            # Shrinking would take minutes: an example is hundreds of round trips.
+            phases=(Phase.explicit, Phase.reuse, Phase.generate),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
