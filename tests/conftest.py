@@ -6,5 +6,11 @@ import os
 
 for _name in [n for n in os.environ if n.startswith(("DOCKWORK_", "REDIS_"))]:
     # The bed and the cache are the machine's, not a setting of the software under test.
-    if _name not in {"DOCKWORK_BED", "DOCKWORK_CACHE", "DOCKWORK_TEST_KUBECONFIG"}:
+    if _name not in {
+        "DOCKWORK_BED",
+        "DOCKWORK_CACHE",
+        "DOCKWORK_KEEP",
+        "DOCKWORK_TEST_FULL",
+        "DOCKWORK_TEST_KUBECONFIG",
+    }:
         del os.environ[_name]

@@ -6,7 +6,7 @@ The tests run one after the other: some of them restart Redis or the operator.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -14,6 +14,16 @@ from support.cluster import Cluster
 from support.house import RELEASE, SPACE, SYSTEM, House, Redis, bed, install
 from support.producer import Producer
 from support.waiting import until
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows what the cluster looked like, before the next one changes it."""
+    report = yield
+    house = getattr(item, "funcargs", {}).get("house")
+    if report.failed and isinstance(house, House):
+        report.sections.append(("the cluster when it failed", house.picture()))
+    return report
 
 
 @pytest.fixture(scope="session")

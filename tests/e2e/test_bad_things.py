@@ -38,7 +38,7 @@ def ended(redis_of: Redis, run_name: str, wanted: int) -> Callable[[], bool]:
 def test_handlers_that_raise_hang_or_end_the_process_harm_only_their_own_job(
     house: House, redis_of: Redis, producer: Producer
 ) -> None:
-    house.queue("naughty", scaling=SMALL, jobs={"maxDeliveries": 2})
+    house.queue("naughty", scaling=SMALL, jobs={"maxDeliveries": 3})
     bad = {
         "raises": producer.enqueue("naughty", "raises", {"run": "naughty", "key": "raises"}),
         "hangs": producer.enqueue("naughty", "hangs", {"run": "naughty", "key": "hangs"}),

@@ -77,6 +77,27 @@ class House:
             "delete", "pod", pod, "-n", namespace, "--grace-period=0", "--force", "--wait=false"
         )
 
+    def picture(self) -> str:
+        """Everything that tells why something did not happen: objects, pods, events, the last log lines."""
+        ask = [
+            ("get", "dwq,qcj,deploy,pods,jobs", "-n", SPACE, "-o", "wide"),
+            ("describe", "queues.dockwork.dev", "-n", SPACE),
+            ("get", "events", "-n", SPACE, "--sort-by=.lastTimestamp"),
+            ("get", "pods", "-n", SYSTEM, "-o", "wide"),
+        ]
+        for pod in self.operators():
+            ask.append(("logs", pod["metadata"]["name"], "-n", SYSTEM, "--tail=60"))
+        for pod in self.items_of_workers()[:4]:
+            name = pod["metadata"]["name"]
+            ask += [
+                ("logs", name, "-n", SPACE, "--tail=40"),
+                ("logs", name, "-n", SPACE, "--tail=40", "--previous"),
+            ]
+        return "\n".join(f"$ kubectl {' '.join(a)}\n{self.cluster.kubectl(*a, check=False)}" for a in ask)
+
+    def items_of_workers(self) -> list[dict[str, Any]]:
+        return self.cluster.pods(namespace=SPACE, selector="dockwork.dev/queue")
+
     def redis_pod(self) -> str:
         return str(
             self.cluster.pods(namespace=SYSTEM, selector="app.kubernetes.io/component=redis")[0]["metadata"][
