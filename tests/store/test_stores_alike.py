@@ -146,7 +146,8 @@ def plain(answer: Any) -> Any:
             ]
             return claims, answer.more, answer.refused, answer.config_revision, answer.next_at_ms is None
         case Sample():
-            beats = [replace(beat, beat_ms=0) for beat in answer.workers]
+            # A hash of long values is in no order.
+            beats = sorted((replace(beat, beat_ms=0) for beat in answer.workers), key=lambda beat: beat.owner)
             return replace(
                 answer, time_ms=0, run_id="", oldest_ms=0, totals=counted(answer.totals), workers=tuple(beats)
             )
