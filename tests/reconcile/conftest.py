@@ -17,6 +17,11 @@ from support.waiting import until
 CRDS = Path(__file__).parents[2] / "crds" / "crds.yaml"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # The fault-injecting proxy cuts TLS connections in the middle, as faults do; nobody says farewell on those.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed:ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def api_server() -> Iterator[ApiServer]:
     """etcd and kube-apiserver with our CRDs."""

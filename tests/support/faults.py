@@ -82,6 +82,8 @@ class FaultyProxy:
         self._token = token or server.token
         self._faults: list[Fault] = []
         self._streams: set[asyncio.Task[Any]] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
+        self._stopped = False
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self.seen: list[Seen] = []
@@ -100,9 +102,11 @@ class FaultyProxy:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
-        streams = list(self._streams)
+        self._stopped = True
         self.drop_watches()
-        await asyncio.gather(*streams, return_exceptions=True)
+        for handler in list(self._handlers):
+            handler.cancel()
+        await asyncio.gather(*self._handlers, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
         if self._session is not None:
@@ -160,6 +164,18 @@ class FaultyProxy:
     # --- HTTP ----------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        if self._stopped:
+            return web.Response(status=503)
+        task = asyncio.create_task(self._answer(request), name=f"{request.method} {request.path}")
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            task.cancel()
+            return web.Response(status=503)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         fault = next((fault for fault in self._faults if fault.matches(request)), None)
         if fault is not None:

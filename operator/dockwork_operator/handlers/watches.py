@@ -28,6 +28,8 @@ log = EventLog(__name__)
 #: Takes (resource, event type, object); runs on the operator's loop.
 Sink = Callable[[Resource, str | None, dict[str, Any]], None]
 
+#: Seconds for connections to close after the last watch.
+FAREWELL = 0.25
 TOKEN_FOR = timedelta(minutes=10)
 
 
@@ -113,6 +115,8 @@ class Watches:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         self._tell_end(next((e for task in done if not task.cancelled() and (e := task.exception())), None))
         await ending
+        # aiohttp says farewell to TLS connections in the background, and a closed loop would cut that short.
+        await asyncio.sleep(FAREWELL)
 
     def _tell_end(self, error: BaseException | None) -> None:
         """Once, and not when the end was asked for."""

@@ -31,6 +31,8 @@ from dockwork_operator.observe.schedules import CronObserver, Ledger
 log = EventLog(__name__)
 
 SWEEP_EVERY = 600.0
+#: Seconds in which a Queue's Redis is looked at after a start.
+EXPECTED_WITHIN = 0.5
 #: Seconds between two looks for Queues whose ledger has become reachable.
 SWEEP_LOOKS_EVERY = 2.0
 
@@ -59,6 +61,9 @@ class CronJobReconciler:
             return
         cronjob = parse_cronjob(raw)
         sound = cronjob if isinstance(cronjob, CronJob) else None
+        if sound is not None and self._observer.is_expected(key.namespace, sound.queue_name):
+            parts.wakes.put_later(key, EXPECTED_WITHIN)
+            return
         written_for, written_at = self._written.get(key, ("", None))
         world = await self._observer.observe(key, raw, sound, written_at if written_for == uid else None)
         self._kept_in.setdefault(key, {}).setdefault(uid, {}).update(world.ledgers)

@@ -76,6 +76,13 @@ class CronObserver:
         )
         return CronWorld(seen, ledgers)
 
+    def is_expected(self, namespace: str, name: str) -> bool:
+        """The Queue was accepted once and this process has not looked at its Redis yet: it is about to."""
+        raw = self._cache.get(QUEUES, namespace, name)
+        if raw is None or self._links.of(ObjectKey(QUEUES, namespace, name)) is not None:
+            return False
+        return target_seen(raw).accepted is True
+
     def ledger_of(self, ref: ObjectRef) -> Ledger | None:
         """Where the schedules of the Queue `ref` are, if its Redis is known."""
         raw = self._cache.get(QUEUES, ref.namespace, ref.name)
