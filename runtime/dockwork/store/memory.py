@@ -6,34 +6,28 @@ a server can do is absent: connections are never lost, memory is never refused, 
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 import resource
-import secrets
 import threading
-import weakref
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from dockwork import clock
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
-from dockwork.errors import DockworkError, InvalidValue, StoreUnavailable, require
+from dockwork.errors import DockworkError, require
 from dockwork.store import calls, memory_operator, memory_views, operator_calls, views
 from dockwork.store.beats import decode_beat, encode_beat
 from dockwork.store.calls import Claimant
-from dockwork.store.cron_memory import CronMemory
+from dockwork.store.memory_base import MemoryBase
+from dockwork.store.memory_channel import MemoryRenewalChannel
 from dockwork.store.memory_claims import settle_all, take
-from dockwork.store.memory_queue import MemoryQueue, Receipt, Record, Turn, earliest
-from dockwork.store.memory_waits import Waiter
+from dockwork.store.memory_enqueue import store_jobs
+from dockwork.store.memory_queue import MemoryQueue, Receipt, append_log, earliest, event_id
+from dockwork.store.memory_waits import Inbox, Waiter
 from dockwork.store.protocol import (
     Admission,
-    Admitted,
     Claimed,
-    CronEntry,
-    CronState,
     Event,
     Heartbeat,
     JobView,
@@ -50,21 +44,18 @@ from dockwork.store.protocol import (
     SampleRequest,
     Settled,
     Settlement,
-    Ticked,
     Verdict,
     Wake,
 )
-from dockwork.store.texts import LOG_BYTES, LOG_LINES, fit_log_line, fit_progress
+from dockwork.store.texts import LOG_LINES, fit_log_line, fit_progress
 
 #: The release of Redis whose behaviour this store follows.
 FOLLOWS = "7.0.0"
 _COLD_MS = 60_000
 _EVENTS_AT_ONCE = 1000
-_MS = timedelta(milliseconds=1)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class MemoryStore(CronMemory):
+class MemoryStore(MemoryBase):
     """Jobs in memory. They are gone with this object, not with `close`.
 
     start      the store's time at the beginning; None: now
@@ -74,92 +65,6 @@ class MemoryStore(CronMemory):
     Any thread and any event loop may use it. Only the time of jobs stands still: how long `wait` and `events` block is
     in seconds of this machine.
     """
-
-    def __init__(
-        self, *, start: datetime | None = None, ticking: bool = False, lease: timedelta | None = None
-    ) -> None:
-        super().__init__()
-        require(start is None or start.tzinfo is not None, "start", expected="a time zone", got=start)
-        self._lease_ms = 0 if lease is None else lease // _MS
-        self._ticking = ticking
-        begun_us = _us(clock.now() if start is None else start)
-        #: Ticking: this store's time minus the machine's. Standing still: the time itself.
-        self._clock_us = begun_us - _us(clock.now()) if ticking else begun_us
-        self._run_id = secrets.token_hex(20)
-        self._queues: dict[QueueName, MemoryQueue] = {}
-        self._announced: set[QueueName] = set()
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._listeners: weakref.WeakSet[_Inbox] = weakref.WeakSet()
-
-    def __repr__(self) -> str:
-        return f"MemoryStore({self.now().isoformat(timespec='milliseconds')})"
-
-    # --- time
-
-    def now(self) -> datetime:
-        """The store's time."""
-        return _EPOCH + timedelta(microseconds=self._now_us())
-
-    def advance(self, seconds: float) -> None:
-        """Let so much time pass at once. Whoever waits for work is woken if something is due then."""
-        require(seconds >= 0, "seconds", expected="0 or more", got=seconds)
-        with self._lock:
-            self._clock_us += round(seconds * 1_000_000)
-            for name, queue in self._queues.items():
-                due = earliest(queue.first_due, queue.lease.first(), self._next_tick_ms(name))
-                queue.overdue = queue.overdue or (due is not None and due <= self._now_ms())
-                self._tell(name, queue)
-
-    def _now_us(self) -> int:
-        return self._clock_us + _us(clock.now()) if self._ticking else self._clock_us
-
-    def _now_ms(self) -> int:
-        return self._now_us() // 1000
-
-    # --- one call at a time
-
-    @contextmanager
-    def _turn(self, name: QueueName) -> Iterator[Turn]:
-        """What a script is on Redis: alone with the queue, at one moment; its events and markers go out at the end."""
-        with self._lock:
-            queue = self._queue(name)
-            turn = Turn(queue, self._now_us(), self._run_id)
-            yield turn
-            turn.finish()
-            self._tell(name, queue)
-
-    def _queue(self, name: QueueName) -> MemoryQueue:
-        queue = self._queues.get(name)
-        if queue is None:
-            queue = self._queues[name] = MemoryQueue(name)
-        return queue
-
-    def _tell(self, name: QueueName, queue: MemoryQueue) -> None:
-        """Hand markers to those who wait, longest first; wake readers of events, sleepers and listeners."""
-        while queue.waiters and (queue.overdue or queue.wake):
-            due = self._pop(queue)
-            while queue.waiters and not queue.waiters.pop(0).give(due):
-                pass
-        for reader in queue.readers:
-            reader.give(None)
-        queue.readers.clear()
-        if queue.has_published:
-            queue.has_published = False
-            for listener in list(self._listeners):
-                listener.put(name)
-        self._changed.notify_all()
-
-    def _pop(self, queue: MemoryQueue) -> int:
-        """The due time of a marker: that of time that was moved goes first."""
-        if queue.overdue:
-            queue.overdue = False
-            return 0
-        return queue.wake.pop_first()[0]
-
-    def _state_of(self, queue: QueueName, job_id: str) -> State | None:
-        record = self._queue(queue).records.get(job_id)
-        return None if record is None else record.state
 
     # --- connections
 
@@ -185,7 +90,7 @@ class MemoryStore(CronMemory):
             admissions: builtins.list[Admission] = []
             for batch in batches:
                 with self._turn(queue) as turn:
-                    admissions += _store_jobs(turn, batch)
+                    admissions += store_jobs(turn, batch)
             return admissions
 
     # --- workers
@@ -321,7 +226,7 @@ class MemoryStore(CronMemory):
             record, verdict = turn.hold(lease)
             if record is not None:
                 fitting = b"\n".join(fit_log_line(line) for line in lines[-LOG_LINES:])
-                record.log = _append_log(record.log, fitting.decode())
+                record.log = append_log(record.log, fitting.decode())
             return verdict
 
     async def checkpoint(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict:
@@ -433,69 +338,6 @@ class MemoryStore(CronMemory):
         with self._turn(queue) as turn:
             return memory_operator.trim(turn, len(turn.queue.records))
 
-    # --- schedules: the rules are CronMemory's; here they are kept atomic and wake who waits
-
-    async def tick(
-        self, queue: QueueName, uid: str | None = None, *, by: str = "worker"
-    ) -> builtins.list[Ticked]:
-        with self._scheduling(queue):
-            return await super().tick(queue, uid, by=by)
-
-    async def plan(
-        self,
-        queue: QueueName,
-        entry: CronEntry,
-        instants_ms: Sequence[int],
-        *,
-        generation: int,
-        reset: bool,
-        from_ms: int = 0,
-        decided_ms: int | None = None,
-        left_out: int = 0,
-    ) -> str:
-        with self._scheduling(queue):
-            return await super().plan(
-                queue,
-                entry,
-                instants_ms,
-                generation=generation,
-                reset=reset,
-                from_ms=from_ms,
-                decided_ms=decided_ms,
-                left_out=left_out,
-            )
-
-    async def _extend(
-        self, queue: QueueName, state: CronState, instants_ms: Sequence[int], *, from_ms: int, left_out: int
-    ) -> str:
-        with self._scheduling(queue):
-            return await super()._extend(queue, state, instants_ms, from_ms=from_ms, left_out=left_out)
-
-    async def suspend(self, queue: QueueName, uid: str) -> str:
-        with self._scheduling(queue):
-            return await super().suspend(queue, uid)
-
-    async def unplan(self, queue: QueueName, uid: str) -> bool:
-        with self._lock:
-            return await super().unplan(queue, uid)
-
-    async def cron_states(
-        self, queue: QueueName, uids: Sequence[str] | None = None
-    ) -> builtins.list[CronState]:
-        with self._lock:
-            return await super().cron_states(queue, uids)
-
-    @contextmanager
-    def _scheduling(self, queue: QueueName) -> Iterator[None]:
-        """The first of all schedules has a marker of its own."""
-        with self._turn(queue) as turn:
-            yield
-            first = self._next_tick_ms(queue)
-            if first is None:
-                turn.queue.wake.remove("cron")
-            else:
-                turn.queue.wake.add("cron", first)
-
     # --- the operator
 
     async def configure(
@@ -545,7 +387,7 @@ class MemoryStore(CronMemory):
             return memory_operator.revoke(turn, owner, cause, exit_reason)
 
     def wakes(self) -> AsyncIterator[QueueName]:
-        inbox = _Inbox()
+        inbox = Inbox()
         self._listeners.add(inbox)
         return inbox.read()
 
@@ -587,6 +429,17 @@ class MemoryStore(CronMemory):
         with self._turn(queue) as turn:
             return memory_operator.cancel(turn, job_id)
 
+    def snapshot(self, queue: QueueName) -> builtins.list[JobView]:
+        """Every job of the queue that is still kept, the first enqueued first; from any thread."""
+        with self._turn(queue) as turn:
+            records = turn.queue.records.values()
+            return [memory_views.view_of(record, is_paused=turn.queue.paused) for record in records]
+
+    def names(self) -> builtins.list[QueueName]:
+        """The queues that anybody ever used."""
+        with self._lock:
+            return sorted(self._announced, key=str)
+
     async def queues(self, namespace: str) -> builtins.list[QueueName]:
         with self._lock:
             found = {name.queue for name in self._announced if name.namespace == namespace}
@@ -596,10 +449,10 @@ class MemoryStore(CronMemory):
         until = clock.monotonic() + block_s
         data = self._queue(queue)
         with self._lock:
-            after = data.last_event if since == "$" else _event_id(since)
+            after = data.last_event if since == "$" else event_id(since)
         while True:
             with self._lock:
-                found = [event for event in data.events if _event_id(event.id) > after][:_EVENTS_AT_ONCE]
+                found = [event for event in data.events if event_id(event.id) > after][:_EVENTS_AT_ONCE]
                 left = until - clock.monotonic()
                 if found or left <= 0:
                     return found
@@ -611,157 +464,3 @@ class MemoryStore(CronMemory):
                 with self._lock:
                     if reader in data.readers:
                         data.readers.remove(reader)
-
-
-class MemoryRenewalChannel:
-    """`RenewalChannel` on a store in memory."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self._closed = threading.Event()
-        self._closed.set()
-
-    def connect(self) -> None:
-        self._closed.clear()
-
-    def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
-        return self._open_store().renew_now(queue, leases, beat)
-
-    def wait_nudge(self, owner: Owner, queue: QueueName, seconds: float) -> str | None:
-        return self._open_store().wait_nudge_now(owner, queue, seconds, self._closed)
-
-    def requeue(
-        self,
-        queue: QueueName,
-        owner: Owner,
-        leases: Sequence[Lease],
-        *,
-        put: Put = Put.FRONT,
-        reason: str = "drained",
-    ) -> builtins.list[Verdict]:
-        return self._open_store().requeue_now(queue, leases, put=put, reason=reason)
-
-    def leave(self, queue: QueueName, owner: Owner, beat: Heartbeat) -> None:
-        self._open_store().leave_now(queue, owner, beat)
-
-    def close(self) -> None:
-        self._closed.set()
-        self._store.wake_sleepers()
-
-    def _open_store(self) -> MemoryStore:
-        if self._closed.is_set():
-            raise StoreUnavailable("the renewal connection is closed")
-        return self._store
-
-
-class _Inbox:
-    """What one reader of `wakes` has not read yet."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._queues: asyncio.Queue[QueueName] = asyncio.Queue()
-
-    def put(self, queue: QueueName) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self._queues.put_nowait, queue)
-        except RuntimeError:
-            return  # its loop is closed, and so is the reader
-
-    async def read(self) -> AsyncIterator[QueueName]:
-        while True:
-            yield await self._queues.get()
-
-
-def _store_jobs(turn: Turn, jobs: Sequence[NewJob]) -> builtins.list[Admission]:
-    """Check and store `jobs`; an admission each, in order."""
-    queue = turn.queue
-    admissions: builtins.list[Admission] = []
-    enqueued = 0
-    for job in jobs:
-        known = queue.records.get(job.id)
-        if known is not None:
-            admissions.append(Admission(id=job.id, outcome=Admitted.DUPLICATE, state=known.state))
-            continue
-        refusal = _refuse(queue, job)
-        if refusal is not None:
-            turn.tally(f"rejected:{refusal.reason}")
-            admissions.append(refusal)
-            continue
-        enqueued += 1
-        record = _write_job(turn, job)
-        admissions.append(Admission(id=job.id, outcome=Admitted.ACCEPTED, state=record.state))
-    if enqueued:
-        turn.tally("enqueued", enqueued)
-    return admissions
-
-
-def _refuse(queue: MemoryQueue, job: NewJob) -> Admission | None:
-    size, max_payload = len(job.envelope), queue.number("max_payload", 262_144)
-    max_timeout, timeout = queue.options.get("max_timeout"), job.timeout_ms
-    depth = queue.claimable + len(queue.delayed) + len(queue.lease) + queue.parked_jobs
-    max_depth, max_bytes = queue.number("max_depth", 1_000_000), queue.number("max_bytes", 2**31)
-    if queue.closed:
-        met = "closed", 0, 0
-    elif size > max_payload:
-        met = "payload", size, max_payload
-    elif timeout is not None and max_timeout is not None and timeout > int(max_timeout):
-        met = "timeout", timeout, int(max_timeout)
-    elif depth >= max_depth:
-        met = "depth", depth, max_depth
-    elif queue.bytes + size > max_bytes:
-        met = "bytes", queue.bytes, max_bytes
-    else:
-        return None
-    reason, current, limit = met
-    return Admission(id=job.id, outcome=Admitted.REJECTED, reason=reason, current=current, limit=limit)
-
-
-def _write_job(turn: Turn, job: NewJob) -> Record:
-    queue, size = turn.queue, len(job.envelope)
-    due = turn.ms + job.due_in_ms if job.due_at_ms is None else job.due_at_ms
-    record = Record(
-        id=job.id,
-        type=job.type,
-        state=State.READY,
-        seq=turn.next_seq(),
-        envelope=job.envelope,
-        size=size,
-        created=turn.ms,
-        priority=job.priority,
-        due=None if due == turn.ms else due,
-        expires=None if job.expires_in_ms is None else due + job.expires_in_ms,
-        scheduled_for=job.scheduled_for_ms,
-        max_attempts=job.max_attempts,
-        max_deliveries=job.max_deliveries,
-        timeout=job.timeout_ms,
-        keep=job.keep,
-    )
-    queue.records[job.id] = record
-    queue.bytes += size
-    if record.expires is not None:
-        queue.expiry.add(job.id, record.expires)
-    if due > turn.ms:
-        turn.postpone(record, due)
-    else:
-        turn.place(record, record.seq)
-    return record
-
-
-def _append_log(old: str | None, text: str) -> str:
-    """The last hundred lines and 16 KiB of both."""
-    lines = [line for line in [*(old or "").split("\n"), *text.split("\n")] if line]
-    size = sum(len(line.encode()) + 1 for line in lines)
-    while len(lines) > LOG_LINES or size > LOG_BYTES:
-        size -= len(lines.pop(0).encode()) + 1
-    return "\n".join(lines)
-
-
-def _event_id(text: str) -> tuple[int, int]:
-    ms, _, number = text.partition("-")
-    if not (ms.isdecimal() and (number or "0").isdecimal()):
-        raise InvalidValue("since", expected="an event's id, 0 or $", got=text)
-    return int(ms), int(number or 0)
-
-
-def _us(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(microseconds=1)

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import ENDED, RUNNING, State
+from dockwork.errors import InvalidValue
 from dockwork.store.memory_index import Index
 from dockwork.store.memory_waits import Waiter
 from dockwork.store.protocol import Claim, Event, Heartbeat, Lease, OwnerRecord, Verdict
+from dockwork.store.texts import LOG_BYTES, LOG_LINES
 
 #: Jobs kept for ever lie so much later in the index of what completed.
 FOREVER = 2**52
@@ -459,6 +461,22 @@ class Turn:
                 self.to_dead(record, State.EXPIRED, _OUT_OF_TIME)
                 ended += 1
         return ended
+
+
+def event_id(text: str) -> tuple[int, int]:
+    ms, _, number = text.partition("-")
+    if not (ms.isdecimal() and (number or "0").isdecimal()):
+        raise InvalidValue("since", expected="an event's id, 0 or $", got=text)
+    return int(ms), int(number or 0)
+
+
+def append_log(old: str | None, text: str) -> str:
+    """The last hundred lines and 16 KiB of both."""
+    lines = [line for line in [*(old or "").split("\n"), *text.split("\n")] if line]
+    size = sum(len(line.encode()) + 1 for line in lines)
+    while len(lines) > LOG_LINES or size > LOG_BYTES:
+        size -= len(lines.pop(0).encode()) + 1
+    return "\n".join(lines)
 
 
 def pod_of(owner: str) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
+
+from dockwork.core.keys import QueueName
 
 T = TypeVar("T")
 
@@ -32,3 +35,21 @@ class Waiter(Generic[T]):
     async def wait(self, timeout_s: float) -> None:
         """Return when something was given or the time is over."""
         await asyncio.wait({self._done}, timeout=timeout_s)
+
+
+class Inbox:
+    """What one reader of `wakes` has not read yet."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queues: asyncio.Queue[QueueName] = asyncio.Queue()
+
+    def put(self, queue: QueueName) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._queues.put_nowait, queue)
+        except RuntimeError:
+            return  # its loop is closed, and so is the reader
+
+    async def read(self) -> AsyncIterator[QueueName]:
+        while True:
+            yield await self._queues.get()
