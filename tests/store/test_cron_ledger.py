@@ -583,7 +583,8 @@ async def test_a_job_or_ledger_entry_that_still_exists_makes_none_twice(world: C
 
     assert await world.tick() == [(-3, "already", ""), (-2, "already", "")]
     assert await world.fired() == [world.job_id(-3), world.job_id(-2)]
-    assert (await world.state()).next_ms == world.second(60)
+    state = await world.state()
+    assert (state.next_ms, state.runs, state.last) == (world.second(60), 0, {})
 
 
 @pytest.mark.covers("OP-254")
@@ -847,7 +848,7 @@ async def test_the_state_of_no_schedule_is_no_question(world: CronWorld) -> None
     assert [s.uid for s in await world.store.cron_states(world.queue, ["unknown", UID])] == [UID]
 
 
-async def test_a_tick_lands_within_a_second_of_its_instant_when_a_worker_waits(world: CronWorld) -> None:
+async def test_a_tick_lands_at_its_instant_when_a_worker_claims(world: CronWorld) -> None:
     await world.plan([0.4, 60])
 
     async def claimed() -> Claimed | None:
@@ -858,4 +859,4 @@ async def test_a_tick_lands_within_a_second_of_its_instant_when_a_worker_waits(w
     found = await until_async(claimed, within=5)
 
     assert found is not None
-    assert found.now_ms - world.second(0.4) < 1_000
+    assert 0 <= found.now_ms - world.second(0.4) < 5_000
