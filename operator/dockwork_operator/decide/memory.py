@@ -257,9 +257,7 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
         failure = memory.failure if blocked else None
         return replace(memory, failure=failure, failed_at=memory.failed_at, failures=0, blocked=blocked)
     kind = applied.failure.kind
-    # What was not applied does not agree.
-    undone = {subject_of(action) for action in plan.actions} - done
-    memory = replace(memory, agreed={s: a for s, a in memory.agreed.items() if s not in undone})
+    memory = _disagree(memory, {subject_of(action) for action in plan.actions} - done)
     if kind in REFUSED_FOR and len(applied.done) < len(plan.actions):
         blocked[subject_of(plan.actions[len(applied.done)])] = now + REFUSED_FOR[kind]
     return replace(
@@ -270,6 +268,20 @@ def remember(plan: Plan, applied: Applied, now: datetime) -> Memory:
         blocked=blocked,
         blocked_generation=plan.generation,
     )
+
+
+def untried(plan: Plan, applied: Applied, now: datetime) -> Memory:
+    """The plan's memory when its actions were held back on purpose: what failed last still stands."""
+    memory = _disagree(plan.memory, {subject_of(action) for action in plan.actions})
+    if not applied.status_written:
+        return memory
+    return replace(memory, status_written_at=now, status=plan.status)
+
+
+def _disagree(memory: Memory, undone: set[str]) -> Memory:
+    """What was not applied does not agree."""
+    agreed = {subject: how for subject, how in memory.agreed.items() if subject not in undone}
+    return replace(memory, agreed=agreed)
 
 
 def subject_of(action: Action) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from dockwork_operator.apply.carry_out import Hands, carry_out, failure_of
 from dockwork_operator.decide.manifests import RedisDefaults
-from dockwork_operator.decide.memory import REFUSED_FOR, Memory, remember, seed_memory
+from dockwork_operator.decide.memory import REFUSED_FOR, Memory, remember, seed_memory, untried
 from dockwork_operator.decide.plan import Applied, ApplyFailure, FailureKind, Plan
 from dockwork_operator.decide.queue import decide_queue
 from dockwork_operator.decide.seen import OperatorSeen, QueueSeen, SecretState
@@ -117,7 +117,7 @@ class QueueReconciler:
         applied = await carry_out(() if held else plan.actions, hands)
         if applied.failure is None:
             applied = await self._report(key, uid, plan, applied)
-        memory = _kept(plan, applied, parts.now()) if held else remember(plan, applied, parts.now())
+        memory = (untried if held else remember)(plan, applied, parts.now())
         self._memories[key] = (uid, memory)
         self._note(key, world.seen, plan, applied, memory)
         if sound is not None and world.link is not None:
@@ -222,10 +222,3 @@ def log_failure(key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
         resource=failure.resource,
         error=failure.message,
     )
-
-
-def _kept(plan: Plan, applied: Applied, now: datetime) -> Memory:
-    """Nothing was tried, so what failed last still stands."""
-    if not applied.status_written:
-        return plan.memory
-    return replace(plan.memory, status_written_at=now, status=plan.status)

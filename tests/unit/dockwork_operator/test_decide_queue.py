@@ -13,7 +13,7 @@ import pytest
 from dockwork_operator.constants import ScaleReason
 from dockwork_operator.decide.contact import settings_of
 from dockwork_operator.decide.drift import marked
-from dockwork_operator.decide.memory import remember, seed_memory
+from dockwork_operator.decide.memory import remember, seed_memory, untried
 from dockwork_operator.decide.plan import (
     Action,
     Applied,
@@ -170,6 +170,7 @@ def test_an_apply_that_changed_nothing_is_tried_again_only_after_ten_minutes_or_
     first = decide_queue(QUEUE, world(other_words), a_memory(), NOW)
     memory = remember(first, Applied(done=first.actions), NOW)
     failed = remember(first, Applied(failure=ApplyFailure(kind=FailureKind.BUSY, message="503")), NOW)
+    held = untried(first, Applied(), NOW)
 
     def again(raw: dict[str, Any], after: timedelta, known: Any = memory) -> int:
         return len(
@@ -181,6 +182,7 @@ def test_an_apply_that_changed_nothing_is_tried_again_only_after_ten_minutes_or_
     assert again(other_words, timedelta(minutes=10)) == 1
     assert again(edited, SOON) == 1
     assert again(other_words, SOON, failed) == 1
+    assert again(other_words, SOON, held) == 1
 
 
 @pytest.mark.covers("OP-076")
