@@ -61,7 +61,9 @@ async def test_what_a_killed_worker_ran_runs_again_when_its_leases_end(world: Wo
     again = [view for view in views if view.deliveries == 2]
     assert {view.id for view in again} == set(by_first)
     assert all(view.attempts == 0 for view in views)
-    assert [late for view in again if (late := (view.started_ms or 0) - killed_ms) >= (LEASE + 1) * 1000] == []
+    assert [
+        late for view in again if (late := (view.started_ms or 0) - killed_ms) >= (LEASE + 1) * 1000
+    ] == []
 
 
 @pytest.mark.covers("RT-120")
