@@ -46,9 +46,13 @@ local function store_jobs(K, S, jobs)
       write_job(S, taken[i])
     end
   end
-  if next(S.stats) then
-    -- Refusals are counted, unless that is refused too.
-    if #taken > 0 then finish(K, S) else redis.pcall("HINCRBY", K.stats, next(S.stats)) end
+  if #taken > 0 then
+    finish(K, S)
+  else
+    for refusal, number in pairs(S.stats) do
+      -- Refusals are counted, unless that is refused too.
+      redis.pcall("HINCRBY", K.stats, refusal, number)
+    end
   end
   return reply
 end
