@@ -372,22 +372,22 @@ class App:
 
     @asynccontextmanager
     async def testing(self, mode: Mode = "manual") -> AsyncIterator[Bench]:
-        """This app on queues in memory, until the block ends: for tests, without Redis.
+        """This app on queues in memory, until the block ends: for tests, without Redis. Its lifespan is open meanwhile.
 
         mode    "manual": jobs wait for `Bench.run_all`; "inline": an enqueue runs the job before it returns
         """
-        from dockwork.testing.bench import Bench, BenchStore
+        from dockwork.testing.bench import Bench
 
-        store, clients, before = BenchStore(), self._clients, self._store
-        self._store, self._clients = store, {}
+        bench = Bench(self.registry, self.settings.namespace, lambda: tuple(self.middlewares), mode)
+        await bench.open()
+        before = self._store, self._clients, self._looked_at
+        # The bench serves every queue, so nobody needs to be told that none does.
+        self._store, self._clients, self._looked_at = bench.store, {}, _Every()
         try:
-            yield Bench(store, self.settings.namespace, self._bench_worker, mode)
+            async with self._worker_lifespan():
+                yield bench
         finally:
-            self._store, self._clients = before, clients
-
-    def _bench_worker(self, queues: Mapping[str, int]) -> Worker:
-        plain = Settings(namespace=self.settings.namespace, queues=queues, trap_signals=False)
-        return self.worker(settings=plain)
+            self._store, self._clients, self._looked_at = before
 
     @asynccontextmanager
     async def _worker_lifespan(self) -> AsyncIterator[None]:
@@ -397,6 +397,13 @@ class App:
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
             yield
+
+
+class _Every(set[QueueName]):
+    """Every queue there is."""
+
+    def __contains__(self, queue: object) -> bool:
+        return True
 
 
 def _usual_slots(queues: Mapping[str, int | None]) -> int:

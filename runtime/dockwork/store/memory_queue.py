@@ -272,14 +272,14 @@ class Turn:
         self._notes.setdefault((name, reason), []).append(job_id)
 
     def tally(self, name: str, number: int = 1) -> None:
-        self.queue.totals[name] += number
+        self.queue.totals[str(name)] += number
 
     def add_event(self, name: str, ids: Sequence[str], reason: str = "", **data: str) -> None:
         queue = self.queue
         last_ms, last = queue.last_event
         queue.last_event = (self.ms, 0) if self.ms > last_ms else (last_ms, last + 1)
         event_id = "{}-{}".format(*queue.last_event)
-        queue.events.append(Event(id=event_id, name=name, ids=tuple(ids), reason=reason, data=data))
+        queue.events.append(Event(id=event_id, name=str(name), ids=tuple(ids), reason=reason, data=data))
 
     def add_delayed(self) -> None:
         """A new first due time gets one marker, so that somebody sets a timer."""

@@ -1,12 +1,13 @@
-"""`Bench`: an app's queues in memory, with a clock that only the test moves and workers that only the test starts."""
+"""`Bench`: an app's queues in memory, with a clock that the test moves. `App.testing` makes one."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from pydantic_core import to_json
 
@@ -14,135 +15,188 @@ from dockwork.client import Job, job_of
 from dockwork.core.codec import open_envelope
 from dockwork.core.durations import Span, to_span
 from dockwork.core.keys import QueueName
-from dockwork.core.states import RUNNING, State
-from dockwork.errors import InvalidValue
-from dockwork.registry import JobType
+from dockwork.core.states import State
+from dockwork.errors import Undecodable, require
+from dockwork.registry import JobType, Registry
 from dockwork.store.memory import MemoryStore
-from dockwork.store.protocol import Admission, Admitted, NewJob
-from dockwork.worker.worker import Worker
-
-T = TypeVar("T")
+from dockwork.store.protocol import Admission, Admitted, NewJob, Ticked
+from dockwork.testing.runner import Pass
+from dockwork.worker.executor import Middleware
 
 #: Inline: an enqueue runs the job before it returns. Manual: jobs wait for `Bench.run_all`.
-Mode = Literal["inline", "manual"]
+Mode = Literal["manual", "inline"]
 
-#: A worker of the app for these queues (queue -> slots).
-MakeWorker = Callable[[Mapping[str, int]], Worker]
-
-_PRESENT = RUNNING | {State.READY, State.PRIORITIZED}
-#: A running job is found under either of its states.
-_LISTED = tuple(state for state in State if state not in (State.PROCESSING, State.PAUSED))
-_LOOK_S = 0.002
-_PAGE = 500
+#: Ticks enqueue while the store is locked: their jobs run later.
+_IN_TICK: ContextVar[bool] = ContextVar("dockwork_testing_in_tick", default=False)
 
 
-class BenchStore(MemoryStore):
-    """A store in memory that remembers what was accepted, and tells of each enqueue after it was carried out."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Enqueued:
+    """A job that was accepted while the bench was open. `args` are its arguments by name, as JSON has them."""
 
-    def __init__(self) -> None:
+    id: str
+    type: str
+    queue: str
+    args: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
+class _BenchStore(MemoryStore):
+    """Remembers what was enqueued, and runs it at once if the bench says so."""
+
+    def __init__(self, bench: Bench) -> None:
         super().__init__()
-        self.accepted: list[NewJob] = []
-        self.enqueued: Callable[[], Coroutine[Any, Any, None]] | None = None
+        self._bench = bench
 
     async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> list[Admission]:
         admissions = await super().enqueue(queue, jobs)
-        said = zip(jobs, admissions, strict=True)
-        self.accepted += [job for job, admission in said if admission.outcome is Admitted.ACCEPTED]
-        if self.enqueued is not None:
-            await self.enqueued()
+        for job, admission in zip(jobs, admissions, strict=True):
+            if admission.outcome is Admitted.ACCEPTED:
+                self._bench._note(queue, job)
+        if self._bench.mode == "inline" and not _IN_TICK.get():
+            await self._bench.run_all()
         return admissions
+
+    async def tick(self, queue: QueueName, uid: str | None = None, *, by: str = "worker") -> list[Ticked]:
+        token = _IN_TICK.set(True)
+        try:
+            return await super().tick(queue, uid, by=by)
+        finally:
+            _IN_TICK.reset(token)
 
 
 class Bench:
-    """What a test asks and does. Jobs run in a real worker, one at a time per queue."""
+    """What a test does with the jobs of its app. Time stands still until `advance`.
 
-    def __init__(self, store: BenchStore, namespace: str, make_worker: MakeWorker, mode: Mode) -> None:
-        if mode not in ("inline", "manual"):
-            raise InvalidValue("mode", expected="inline or manual", got=mode)
-        self.store = store
+    registry, middlewares    the app's
+    namespace                of its queues
+    enqueued                 what was accepted, the first first, whatever became of it
+    """
+
+    def __init__(
+        self, registry: Registry, namespace: str, middlewares: Callable[[], Sequence[Middleware]], mode: Mode
+    ) -> None:
+        require(mode in ("manual", "inline"), "mode", expected="inline or manual", got=mode)
+        self.mode = mode
+        self.store: MemoryStore = _BenchStore(self)
+        self.enqueued: list[Enqueued] = []
+        self._registry = registry
         self._namespace = namespace
-        self._make_worker = make_worker
-        self._mode = mode
-        self._working = False
-        if mode == "inline":
-            store.enqueued = self.run_all
+        self._middlewares = middlewares
+        self._envelopes: dict[tuple[str, str], bytes] = {}
+
+    async def open(self) -> None:
+        """Write the queues' options, as a worker of the app does at its start."""
+        for queue, config in self._registry.queue_configs.items():
+            await self.store.configure(self._name(queue), config, None)
 
     @property
     def now(self) -> datetime:
-        """The store's time, which stands still until `advance`."""
+        """The time of the jobs."""
         return self.store.now()
 
-    def jobs(self, queue: str, *, state: State | str | None = None) -> list[Job]:
-        """The jobs of a queue, or those in one state."""
-        states = _LISTED if state is None else (State(state),)
-        return [job for each in states for job in self._in_state(queue, each)]
+    # --- looking
 
-    def assert_enqueued(self, job_type: JobType[Any, Any], /, **arguments: Any) -> str:
+    def jobs(self, queue: str, *, state: State | str | None = None) -> list[Job]:
+        """The jobs of a queue, the first enqueued first; those that completed still show their arguments."""
+        views = self.store.snapshot(self._name(queue))
+        whole = [
+            replace(view, envelope=view.envelope or self._envelopes.get((queue, view.id), b""))
+            for view in views
+        ]
+        return [job_of(view, queue) for view in whole if state is None or view.state == State(state)]
+
+    def assert_enqueued(self, job_type: JobType[Any, Any] | str, /, **arguments: Any) -> str:
         """The id of the first job of this type that was enqueued with these arguments; others may differ.
 
         Raises AssertionError naming what was enqueued. It counts jobs that have run, too.
         """
-        wanted = json.loads(to_json(arguments))
-        offered = [job for job in self.store.accepted if job.type == job_type.name]
-        there = [(job.id, json.loads(open_envelope(job.envelope).args)) for job in offered]
-        for job_id, args in there:
-            if all(name in args and args[name] == value for name, value in wanted.items()):
-                return job_id
-        found = "; ".join(json.dumps(args) for _, args in there) or "none"
-        raise AssertionError(f"no job {job_type.name} with {json.dumps(wanted)}; there are: {found}")
+        name, offered, fitting = self._find(job_type, arguments)
+        if fitting:
+            return fitting[0].id
+        found = "; ".join(json.dumps(one.args) for one in offered) or "none"
+        raise AssertionError(f"no job {name} with {_json(arguments)}; there are: {found}")
+
+    def assert_not_enqueued(self, job_type: JobType[Any, Any] | str, /, **arguments: Any) -> None:
+        """Raises AssertionError if `assert_enqueued` would find a job."""
+        name, _, fitting = self._find(job_type, arguments)
+        if fitting:
+            found = "; ".join(json.dumps(one.args) for one in fitting)
+            raise AssertionError(f"a job {name} with {_json(arguments)} was enqueued: {found}")
+
+    def _find(
+        self, job_type: JobType[Any, Any] | str, arguments: Mapping[str, Any]
+    ) -> tuple[str, list[Enqueued], list[Enqueued]]:
+        """The type's name, its jobs, and those of them with these arguments."""
+        name = job_type if isinstance(job_type, str) else job_type.name
+        wanted = json.loads(_json(arguments))
+        offered = [one for one in self.enqueued if one.type == name]
+        fitting = [
+            one
+            for one in offered
+            if all(field in one.args and one.args[field] == value for field, value in wanted.items())
+        ]
+        return name, offered, fitting
+
+    # --- doing
 
     async def advance(self, span: Span) -> None:
-        """Let so much time pass at once: seconds or a timedelta. Inline, what is due then runs before it returns."""
+        """Let so much time pass at once: seconds or a timedelta. Delays end, jobs expire, old ones are deleted.
+
+        Inline, what is due then runs before it returns.
+        """
         self.store.advance(to_span(span, "span").total_seconds())
-        if self._mode == "inline":
+        for name in self.store.names():
+            await self.store.tick(name)
+            await self.store.promote(name)
+            await self.store.expire(name)
+            await self.store.trim(name)
+        if self.mode == "inline":
             await self.run_all()
 
-    async def run_all(self) -> None:
-        """Run what may run now, and what that enqueues, until nothing is left. Retries wait for `advance`."""
-        if self._working:
-            return  # a handler's own enqueue: the worker that runs it takes that job too
-        self._working = True
+    async def run_all(self, *, most: int = 100_000) -> list[Job]:
+        """Run what is due in all queues, and what that enqueues, until nothing is due.
+
+        Returns    a job per run, in order, as each stands at the end: one that failed is ``delayed`` or ``dead``,
+                   with its failures; completed jobs that are not kept are left out
+        Raises     AssertionError after `most` runs
+        """
+        ran: list[tuple[str, str]] = []
+        while found := await self._round(most - len(ran)):
+            ran += found
+            if len(ran) >= most:
+                raise AssertionError(f"{len(ran)} runs, and no end: does a job enqueue itself?")
+        known = {queue: {job.id: job for job in self.jobs(queue)} for queue, _ in ran}
+        return [known[queue][job_id] for queue, job_id in ran if job_id in known[queue]]
+
+    async def _round(self, most: int) -> list[tuple[str, str]]:
+        """A pass over each queue: (queue, id) of each run."""
+        ran: list[tuple[str, str]] = []
+        for name in self.store.names():
+            one = Pass(self.store, self._registry, self._middlewares())
+            ran += [(name.queue, job_id) for job_id in await one.run(name, most)]
+        return ran
+
+    def _note(self, queue: QueueName, job: NewJob) -> None:
+        self._envelopes[queue.queue, job.id] = job.envelope
         try:
-            await self._promote()
-            while served := {queue: 1 for queue in self._queues() if self._has_work(queue)}:
-                await self._serve(served)
-        finally:
-            self._working = False
+            envelope = open_envelope(job.envelope)
+        except Undecodable:
+            return
+        self.enqueued.append(
+            Enqueued(
+                id=job.id,
+                type=envelope.type,
+                queue=queue.queue,
+                args=json.loads(envelope.args),
+                headers=envelope.headers,
+            )
+        )
 
-    async def _serve(self, served: Mapping[str, int]) -> None:
-        worker = self._make_worker(served)
-        running = asyncio.ensure_future(worker.run())
-        try:
-            # Looked at, not told: work also ends by expiry, a cancel, or a type that nobody knows.
-            while any(self._has_work(queue) for queue in served) and not running.done():  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S)
-        finally:
-            await worker.shutdown()
-            await running
-
-    def _in_state(self, queue: str, state: State) -> list[Job]:
-        name, found = QueueName(self._namespace, queue), list[Job]()
-        while len(page := _at_once(self.store.list(name, state, offset=len(found), limit=_PAGE))) == _PAGE:
-            found += [job_of(view, queue) for view in page]
-        return found + [job_of(view, queue) for view in page]
-
-    async def _promote(self) -> None:
-        for queue in self._queues():
-            await self.store.promote(QueueName(self._namespace, queue))
-
-    def _queues(self) -> list[str]:
-        return sorted(name.queue for name in _at_once(self.store.queues(self._namespace)))
-
-    def _has_work(self, queue: str) -> bool:
-        stats = _at_once(self.store.stats(QueueName(self._namespace, queue)))
-        return not stats.paused and any(stats.counts.get(state, 0) for state in _PRESENT)
+    def _name(self, queue: str) -> QueueName:
+        return QueueName(self._namespace, queue)
 
 
-def _at_once(call: Coroutine[Any, Any, T]) -> T:
-    """The result of a call that never waits: those of a store in memory that only read."""
-    try:
-        call.send(None)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    raise RuntimeError("the store waited for something")
+def _json(arguments: Mapping[str, Any]) -> str:
+    """Arguments as the store has them, a value alone."""
+    return json.dumps(json.loads(to_json(dict(arguments))))
