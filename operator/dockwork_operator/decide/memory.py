@@ -86,14 +86,6 @@ class ScaleDown:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Drained:
-    """The counts of a worker process that were already added up."""
-
-    requeued: int = 0
-    lost: int = 0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Interrupted:
     """Jobs that a stop of their pod interrupted since this Queue was first seen (OP-223)."""
 
@@ -133,6 +125,9 @@ class Memory:
     looked_ms         Redis TIME of the last sample
     configured_ms     Redis TIME of the sample before the last write of settings and record
     started_pods      pods whose start was measured already
+    endings           pod UID -> why it ends
+    abandoned         Redis' counter of jobs put back at a worker's end, None before the first look
+    leased            leases by pod UID, of the last sample
     ends_seen         (pod UID, restarts) whose container end was counted already
     not_ready_since   more pods are wanted than 0 and none has been ready since then
     status_written_at of the last status write, for the pace of fast figures
@@ -165,7 +160,8 @@ class Memory:
     upkeep_at: datetime | None = None
     stranded_since: datetime | None = None
     not_ready_since: datetime | None = None
-    drains: Mapping[str, Drained] = field(default_factory=dict)
+    endings: Mapping[str, str] = field(default_factory=dict)
+    abandoned: int | None = None
     ends_seen: frozenset[tuple[str, int]] = frozenset()
     leased: Mapping[str, int] = field(default_factory=dict)
     interrupted: Interrupted = Interrupted()

@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from dockwork_operator.decide.memory import Drained, Interrupted, Memory
+from dockwork_operator.decide.memory import Interrupted, Memory
 from dockwork_operator.decide.plan import Count
 from dockwork_operator.decide.seen import DeploymentSeen, PodSeen, SampleSeen
+from dockwork_operator.decide.victims import VICTIM_COST
 
 DEADLINE = "ProgressDeadlineExceeded"
 
@@ -23,6 +24,9 @@ DEADLINE = "ProgressDeadlineExceeded"
 STRANDED_AFTER = timedelta(seconds=60)
 
 INTERRUPTED = "dockwork_jobs_interrupted_total"
+
+#: The counter in Redis of jobs that workers put back at their end.
+ABANDONED = "abandoned"
 
 
 class State(StrEnum):
@@ -106,20 +110,56 @@ def must_pause(rollout: RolloutSeen, max_terminating: str | int, wanted: int) ->
 def count_interrupted(
     memory: Memory, pods: tuple[PodSeen, ...], sample: SampleSeen | None, template_hash: str
 ) -> tuple[Memory, tuple[Count, ...]]:
-    """Jobs that were put back by a worker that stopped, or cut with its container, by cause (OP-223)."""
-    by_uid = {pod.uid: pod for pod in pods}
+    """Jobs that a stopping worker put back, or that were cut with its container, by cause (OP-223)."""
+    endings = dict(memory.endings)
+    for pod in pods:
+        if pod.terminating:
+            endings[pod.uid] = cause_of(pod, memory, template_hash)
+    put_back = _put_back(memory, sample, endings) if sample is not None else {}
+    killed, ends = _killed(memory, pods)
+    there = {pod.uid for pod in pods}
+    leased = dict(sample.leased) if sample is not None else memory.leased
+    memory = replace(
+        memory,
+        # A pod that is gone is kept until its leases are: its worker's last word may come after it.
+        endings={uid: cause for uid, cause in endings.items() if uid in there or leased.get(uid)},
+        abandoned=sample.totals.get(ABANDONED, 0) if sample is not None else memory.abandoned,
+        ends_seen=ends,
+        leased=leased,
+        interrupted=Interrupted(
+            requeued=memory.interrupted.requeued + sum(put_back.values()),
+            killed=memory.interrupted.killed + sum(killed.values()),
+        ),
+    )
+    causes = sorted(put_back.keys() | killed.keys())
+    return memory, tuple(
+        Count(metric=INTERRUPTED, by=put_back.get(cause, 0) + killed.get(cause, 0), labels={"cause": cause})
+        for cause in causes
+    )
+
+
+def _put_back(memory: Memory, sample: SampleSeen, endings: Mapping[str, str]) -> dict[str, int]:
+    """Redis counts what workers put back at their end; whose it was shows in whose leases went."""
+    left = sample.totals.get(ABANDONED, 0) - (memory.abandoned or 0)
+    if memory.abandoned is None or left <= 0:
+        return {}
     counts: dict[str, int] = {}
-    requeued = killed = 0
-    drains: dict[str, Drained] = {}
-    for worker in sample.workers if sample is not None else ():
-        before = memory.drains.get(worker.owner, Drained())
-        new = max(worker.requeued - before.requeued, 0)
-        if new:
-            cause = cause_of(by_uid.get(worker.pod), memory, worker.template_hash, template_hash)
-            counts[cause] = counts.get(cause, 0) + new
-            requeued += new
-        drains[worker.owner] = Drained(requeued=max(worker.requeued, before.requeued))
-    ends: set[tuple[str, int]] = set()
+    for uid, cause in sorted(endings.items()):
+        went = memory.leased.get(uid, 0) - sample.leased.get(uid, 0)
+        taken = min(left, max(went, 0))
+        if taken:
+            counts[cause] = counts.get(cause, 0) + taken
+            left -= taken
+    if left:
+        rest = next(iter(endings.values()), "crash")
+        counts[rest] = counts.get(rest, 0) + left
+    return counts
+
+
+def _killed(memory: Memory, pods: tuple[PodSeen, ...]) -> tuple[dict[str, int], frozenset[tuple[str, int]]]:
+    """What containers held that ended by error or signal, and the ends that are counted."""
+    counts: dict[str, int] = {}
+    ends = set()
     for pod in pods:
         for end in _deaths(pod):
             ends.add(end)
@@ -127,32 +167,17 @@ def count_interrupted(
             if cut:
                 cause = "eviction" if pod.disrupted else "crash"
                 counts[cause] = counts.get(cause, 0) + cut
-                killed += cut
-    total = Interrupted(
-        requeued=memory.interrupted.requeued + requeued, killed=memory.interrupted.killed + killed
-    )
-    memory = replace(
-        memory,
-        drains=drains if sample is not None else memory.drains,
-        ends_seen=frozenset(ends),
-        leased=dict(sample.leased) if sample is not None else memory.leased,
-        interrupted=total,
-    )
-    return memory, tuple(
-        Count(metric=INTERRUPTED, by=by, labels={"cause": cause}) for cause, by in sorted(counts.items())
-    )
+    return counts, frozenset(ends)
 
 
-def cause_of(pod: PodSeen | None, memory: Memory, its_hash: str, declared: str) -> str:
-    """Why a worker stopped: eviction, scale_down, rollout or crash."""
-    if pod is not None and pod.disrupted:
-        return "eviction"
+def cause_of(pod: PodSeen, memory: Memory, declared: str) -> str:
+    """Why a pod ends: scale_down, rollout, or eviction, which also stands for a deletion by hand."""
     down = memory.scale_down
-    if down is not None and pod is not None and pod.uid in down.victims:
+    if pod.disrupted:
+        return "eviction"
+    if pod.deletion_cost == VICTIM_COST or (down is not None and pod.uid in down.victims):
         return "scale_down"
-    if its_hash and its_hash != declared:
-        return "rollout"
-    return "scale_down" if pod is None or pod.terminating else "crash"
+    return "rollout" if pod.template_hash != declared else "eviction"
 
 
 def _deaths(pod: PodSeen) -> list[tuple[str, int]]:

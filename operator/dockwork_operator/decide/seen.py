@@ -190,9 +190,6 @@ class WorkerSeen:
     longest_rest_ms: int = 0
     mean_elapsed_ms: int = 0
     schemas: Mapping[str, str] = field(default_factory=dict)  #: job type -> schema hash
-    drained: int = 0
-    requeued: int = 0
-    lost: int = 0
     beat_ms: int = 0
 
 

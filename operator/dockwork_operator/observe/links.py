@@ -308,9 +308,6 @@ def sample_seen(sample: Sample) -> SampleSeen:
                 longest_rest_ms=beat.longest_rest_ms,
                 mean_elapsed_ms=beat.mean_elapsed_ms,
                 schemas=beat.schemas,
-                drained=beat.drained,
-                requeued=beat.requeued,
-                lost=beat.lost,
                 beat_ms=beat.beat_ms,
             )
             for beat in sample.workers

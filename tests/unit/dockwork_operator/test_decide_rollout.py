@@ -206,21 +206,21 @@ METRIC = "dockwork_jobs_interrupted_total"
 
 @pytest.mark.covers("OP-223")
 @pytest.mark.parametrize(
-    ("pod", "worker_hash", "cause"),
+    ("pod", "cause"),
     [
-        (new_pod("p", terminating=True), HASH, "scale_down"),
-        (old_pod("p", terminating=True), hash_of(OLD), "rollout"),
-        (new_pod("p", terminating=True, disrupted="EvictionByEvictionAPI"), HASH, "eviction"),
-        (new_pod("p"), HASH, "crash"),
+        (new_pod("p", terminating=True, deletion_cost=-100), "scale_down"),
+        (old_pod("p", terminating=True), "rollout"),
+        (new_pod("p", terminating=True, disrupted="EvictionByEvictionAPI"), "eviction"),
+        (new_pod("p", terminating=True), "eviction"),
+        (new_pod("p"), "crash"),
     ],
-    ids=["scale_down", "rollout", "eviction", "crash"],
+    ids=["scale_down", "rollout", "eviction", "deleted by hand", "restarted by its probe"],
 )
-def test_jobs_that_a_stopping_worker_puts_back_are_counted_once_by_cause(
-    pod: PodSeen, worker_hash: str, cause: str
-) -> None:
-    sample = a_sample(workers=(a_worker("p", requeued=3, template_hash=worker_hash),))
+def test_jobs_that_a_stopping_worker_puts_back_are_counted_once_by_cause(pod: PodSeen, cause: str) -> None:
+    before = a_memory(abandoned=4, leased={"p-uid": 3})
+    sample = a_sample(totals={"abandoned": 7})
 
-    memory, counts = count_interrupted(a_memory(), (pod,), sample, HASH)
+    memory, counts = count_interrupted(before, (pod,), sample, HASH)
     memory, again = count_interrupted(memory, (pod,), sample, HASH)
 
     assert counts == (Count(metric=METRIC, by=3, labels={"cause": cause}),)
@@ -229,13 +229,37 @@ def test_jobs_that_a_stopping_worker_puts_back_are_counted_once_by_cause(
 
 
 @pytest.mark.covers("OP-223")
-def test_a_chosen_victim_counts_as_scale_down_even_while_it_rolls() -> None:
+def test_a_pod_that_is_gone_before_its_last_word_still_has_its_cause() -> None:
     down = ScaleDown(token="t", victims=("p-uid",), began=NOW)
-    sample = a_sample(workers=(a_worker("p", requeued=1, template_hash=hash_of(OLD)),))
+    ending = new_pod("p", terminating=True)
+    memory = a_memory(scale_down=down, abandoned=0, leased={"p-uid": 2})
 
-    _, counts = count_interrupted(a_memory(scale_down=down), (old_pod("p", terminating=True),), sample, HASH)
+    memory, _ = count_interrupted(memory, (ending,), a_sample(leased={"p-uid": 2}), HASH)
+    memory, _ = count_interrupted(replace(memory, scale_down=None), (), a_sample(leased={"p-uid": 2}), HASH)
+    memory, counts = count_interrupted(memory, (), a_sample(totals={"abandoned": 2}), HASH)
 
-    assert counts == (Count(metric=METRIC, by=1, labels={"cause": "scale_down"}),)
+    assert counts == (Count(metric=METRIC, by=2, labels={"cause": "scale_down"}),)
+    assert memory.endings == {}
+
+
+@pytest.mark.covers("OP-223")
+def test_jobs_of_two_pods_are_told_apart_by_whose_leases_went() -> None:
+    memory = a_memory(abandoned=0, leased={"a-uid": 5, "b-uid": 1})
+    pods = (old_pod("a", terminating=True), new_pod("b", terminating=True, deletion_cost=-100))
+    sample = a_sample(totals={"abandoned": 3}, leased={"a-uid": 3})
+
+    _, counts = count_interrupted(memory, pods, sample, HASH)
+
+    assert counts == (
+        Count(metric=METRIC, by=2, labels={"cause": "rollout"}),
+        Count(metric=METRIC, by=1, labels={"cause": "scale_down"}),
+    )
+
+
+def test_what_was_put_back_before_the_first_look_is_not_counted() -> None:
+    _, counts = count_interrupted(a_memory(), (), a_sample(totals={"abandoned": 9}), HASH)
+
+    assert counts == ()
 
 
 @pytest.mark.covers("OP-223")
