@@ -1,8 +1,14 @@
-"""What every tier shares: an environment without our variables."""
+"""What every tier shares: an environment without our variables, and examples that a busy machine cannot fail."""
 
 from __future__ import annotations
 
 import os
+
+from hypothesis import HealthCheck, settings
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 for _name in [n for n in os.environ if n.startswith(("DOCKWORK_", "REDIS_"))]:
     # The bed and the cache are the machine's, not a setting of the software under test.

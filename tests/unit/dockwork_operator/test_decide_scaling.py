@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dockwork_operator.constants import ScaleReason
@@ -288,7 +288,6 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @pytest.mark.covers("OP-140")
-@settings(deadline=None)
 @given(loads(), some_rates(), policies(), st.booleans())
 def test_the_number_is_within_the_limits_and_serves_what_runs(
     load: Load, rates: Rates, policy: Policy, warm: bool
@@ -300,7 +299,6 @@ def test_the_number_is_within_the_limits_and_serves_what_runs(
 
 
 @pytest.mark.covers("OP-140")
-@settings(deadline=None)
 @given(
     loads(),
     some_rates(),
@@ -324,7 +322,6 @@ def test_more_work_never_asks_for_fewer_pods(
 
 
 @pytest.mark.covers("OP-140")
-@settings(deadline=None)
 @given(loads(), some_rates(), policies())
 def test_constant_input_comes_to_rest(load: Load, rates: Rates, policy: Policy) -> None:
     window: tuple[tuple[object, int], ...] = ()
@@ -340,7 +337,6 @@ def test_constant_input_comes_to_rest(load: Load, rates: Rates, policy: Policy) 
 
 
 @pytest.mark.covers("OP-140")
-@settings(deadline=None)
 @given(policies(), st.integers(min_value=0, max_value=30))
 def test_no_work_ends_at_the_minimum_after_one_window(policy: Policy, current: int) -> None:
     window: tuple[tuple[object, int], ...] = ((NOW - timedelta(seconds=1), 99),)

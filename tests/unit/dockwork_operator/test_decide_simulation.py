@@ -115,7 +115,7 @@ def test_a_busy_queue_writes_its_status_at_most_every_ten_seconds_when_nothing_h
 
 
 @pytest.mark.covers("OP-140", "OP-163")
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     bursts=st.lists(
         st.tuples(
