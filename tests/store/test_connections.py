@@ -564,3 +564,38 @@ async def test_events_come_as_they_happen_and_after_an_id(redis: RedisWorld) -> 
     await redis.enqueue("b")
 
     assert [event.ids for event in await asyncio.wait_for(reading, 5)] == [("b",)]
+
+
+@pytest.mark.covers("RT-126")
+async def test_callers_that_wait_together_for_a_server_that_is_away_share_one_attempt() -> None:
+    attempts = 0
+
+    def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        attempts += 1
+        writer.close()
+
+    listening_at = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    store = RedisStore(f"redis://127.0.0.1:{listening_at.sockets[0].getsockname()[1]}")
+
+    answers = await asyncio.gather(*[store.ping() for _ in range(20)], return_exceptions=True)
+
+    assert {type(answer) for answer in answers} == {StoreUnavailable}
+    assert attempts == 1
+    listening_at.close()
+    await listening_at.wait_closed()
+    await store.close()
+
+
+@pytest.mark.covers("RT-098")
+async def test_an_idle_store_sets_no_timers(redis: RedisWorld) -> None:
+    await redis.enqueue("a")
+    wire = await redis.store._wire()
+
+    async def at_rest() -> bool:
+        return wire._watchdog is None
+
+    wire._timeout_s = 0.05
+    await redis.store.ping()
+    await until_async(at_rest, what="the watchdog sleeps")
+    assert wire.alive

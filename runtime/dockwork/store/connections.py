@@ -51,6 +51,9 @@ LONGEST_PAUSE_AWAY_S = 2.0
 #: Calls under way on one wire before another wire is opened.
 CALLS_PER_WIRE = 64
 
+#: A timer's grain: it may ring a little early.
+TICK_S = 0.01
+
 #: A script that is gone is loaded again this often for one call, should somebody flush them all the time.
 LOADS_AT_MOST = 20
 
@@ -409,7 +412,6 @@ class Wire:
     def _start(self) -> None:
         self.alive = True
         self._reader = self._loop.create_task(self._read(), name="dockwork-redis-reader")
-        self._watch()
 
     async def _greet(self, scripts: bool) -> None:
         info = parse_info(await self.command("INFO", "server"))
@@ -442,6 +444,8 @@ class Wire:
         future = self._loop.create_future()
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
         self._waiting.append(_Waiting(future, deadline))
+        if self._watchdog is None:
+            self._watchdog = self._loop.call_at(deadline + TICK_S, self._watch)
         writer.write(packed)
         return future
 
@@ -517,15 +521,21 @@ class Wire:
         self._lose(error)
 
     def _watch(self) -> None:
-        if self._waiting and self._waiting[0].deadline < self._loop.time():
+        """One timer per wire, and none while nothing is asked: an idle process sleeps."""
+        self._watchdog = None
+        if not self._waiting:
+            return
+        deadline = self._waiting[0].deadline
+        if deadline <= self._loop.time():
             self._lose(TimeoutError("no answer in time"))
-        if self.alive:
-            self._watchdog = self._loop.call_later(min(0.5, self._timeout_s / 4), self._watch)
+        else:
+            self._watchdog = self._loop.call_at(deadline + TICK_S, self._watch)
 
     def _lose(self, error: BaseException | None) -> None:
         """Close at once; whoever still waits learns that the outcome is unknown."""
         if self._watchdog is not None:
             self._watchdog.cancel()
+            self._watchdog = None
         if not self.alive:
             return
         self.alive = False
@@ -607,6 +617,7 @@ class Commands:
         self._pace = pace
         self._wires: list[Wire] = []
         self._opening = asyncio.Lock()
+        self._failed: tuple[int, StoreUnavailable | AccessDenied | None] = (0, None)
 
     async def wire(self) -> Wire:
         """A wire with room. Raises StoreUnavailable, AccessDenied; an attempt waits for its turn in the back-off."""
@@ -619,8 +630,12 @@ class Commands:
         settings = self._connector.settings
         loop = asyncio.get_running_loop()
         give_up = loop.time() + settings.pool_timeout.total_seconds()
+        attempts, _ = self._failed
         while True:
             async with self._opening:
+                if self._failed[0] != attempts and self._failed[1] is not None:
+                    # Somebody tried while this caller waited for its turn: one attempt answers all.
+                    raise self._failed[1]
                 self._wires = [wire for wire in self._wires if wire.alive]
                 for wire in self._wires:
                     if wire.under_way < CALLS_PER_WIRE:
@@ -638,6 +653,7 @@ class Commands:
             wire = await Wire.connect(self._connector)
         except (StoreUnavailable, AccessDenied) as error:
             self._pace.failed(error)
+            self._failed = self._failed[0] + 1, error
             raise
         self._pace.succeeded()
         self._wires.append(wire)
