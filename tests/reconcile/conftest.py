@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+
 from dockwork.store.redis import RedisStore
 from dockwork_operator.kube.credentials import KubeConfigFile
 from support.apiserver import ApiServer
@@ -28,7 +29,10 @@ def api_server() -> Iterator[ApiServer]:
     with ApiServer() as server:
         server.kubectl("apply", "--server-side", "-f", str(CRDS))
         for name in ("queues", "queuecronjobs"):
-            until(lambda name=name: server.try_kubectl("get", f"{name}.dockwork.dev", "-A").returncode == 0, within=30)
+            until(
+                lambda name=name: server.try_kubectl("get", f"{name}.dockwork.dev", "-A").returncode == 0,
+                within=30,
+            )
         yield server
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from dockwork_operator.kube.resources import QUEUES
 from support.operators import Cluster, running, settings_for
 

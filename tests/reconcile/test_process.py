@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+
 from dockwork_operator.kube.resources import QUEUES
 from dockwork_operator.process import Operator
 from support.apiserver import ApiServer
@@ -92,7 +93,10 @@ async def test_the_audit_feeds_in_what_a_silent_watch_missed_and_fails_liveness_
 
         await cluster.queue("second")
         assert await operator.audit.run_once() == 1
-        assert await ask(operator, "/livez") == (503, "the watch of queues.dockwork.dev missed changes in 2 audits\n")
+        assert await ask(operator, "/livez") == (
+            503,
+            "the watch of queues.dockwork.dev missed changes in 2 audits\n",
+        )
         assert await operator.audit.run_once() == 0
         assert (await ask(operator, "/livez"))[0] == 200
         status, text = await ask(operator, "/metrics")
@@ -123,7 +127,9 @@ async def test_a_namespace_without_its_role_degrades_only_itself(
 
 
 @pytest.mark.covers("OP-310", "OP-311")
-async def test_a_role_that_comes_later_is_found(api_server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_role_that_comes_later_is_found(
+    api_server: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
     later = f"t{next(NUMBERS)}"
     await cluster.make_namespace(later)
     proxy = FaultyProxy(api_server, token=a_login_with_a_role_in(api_server, cluster.namespace))
@@ -182,7 +188,9 @@ def a_login_with_a_role_in(server: ApiServer, namespace: str) -> str:
 
 
 @pytest.mark.covers("OP-311")
-async def test_access_that_is_lost_ends_the_process(api_server: ApiServer, cluster: Cluster, tmp_path: Path) -> None:
+async def test_access_that_is_lost_ends_the_process(
+    api_server: ApiServer, cluster: Cluster, tmp_path: Path
+) -> None:
     proxy = FaultyProxy(api_server, token=a_login_with_a_role_in(api_server, cluster.namespace))
     await proxy.start()
     try:
@@ -201,5 +209,3 @@ async def test_access_that_is_lost_ends_the_process(api_server: ApiServer, clust
         assert "access was lost" in operator.failure
     finally:
         await proxy.stop()
-
-

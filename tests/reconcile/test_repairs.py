@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import pytest
+
 from dockwork.core.keys import QueueName
 from dockwork.store.protocol import NewJob
 from dockwork.store.redis import RedisStore
 from dockwork_operator.kube.credentials import Login
-from dockwork_operator.kube.resources import BUDGETS, CRONJOBS, DEPLOYMENTS, NETWORK_POLICIES, QUEUES, Resource
+from dockwork_operator.kube.resources import (
+    BUDGETS,
+    CRONJOBS,
+    DEPLOYMENTS,
+    NETWORK_POLICIES,
+    QUEUES,
+    Resource,
+)
 from dockwork_operator.process import Operator
 from support.faults import FaultyProxy
 from support.operators import Cluster, running, settings_for
@@ -135,7 +143,9 @@ async def test_a_bad_new_spec_leaves_good_children_as_they_were(shop: Cluster) -
         await settled(shop)
         before = await shop.deployment()
         template = {"spec": {"automountServiceAccountToken": True}}
-        await shop.queue(worker={"image": "example.org/shop:2", "app": "shop.jobs:app", "podTemplate": template})
+        await shop.queue(
+            worker={"image": "example.org/shop:2", "app": "shop.jobs:app", "podTemplate": template}
+        )
         await shop.wait_condition("Accepted", "False", "InvalidField")
         assert "automountServiceAccountToken" in await shop.message("Accepted")
         after = await shop.deployment()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-
+import asyncio
 from datetime import timedelta
 
 import pytest
+
 from dockwork.core.keys import QueueName
-from dockwork.store.protocol import Heartbeat, NewJob, WorkerState
+from dockwork.store.protocol import NewJob
 from dockwork.store.redis import RedisStore
-from support.faults import FaultyProxy
-from dockwork_operator.kube.client import Object
 from dockwork_operator.kube.credentials import Login
-from support.operators import Cluster, MovableClock, running, settings_for
+from dockwork_operator.kube.resources import DEPLOYMENTS, QUEUES, ObjectKey
+from support.faults import FaultyProxy
+from support.operators import Cluster, MovableClock, Worker, running, settings_for
+from support.redis_server import RedisServer
 from support.waiting import until_async
 
 
@@ -27,7 +29,7 @@ async def test_a_new_idle_queue_gets_a_deployment_that_never_asked_for_a_pod(
     async with running(settings_for(shop.namespace), proxied):
         await shop.queue()
         deployment = await shop.wait_deployment(replicas=0)
-        writes = [seen for seen in proxy.writes("/deployments/")]
+        writes = list(proxy.writes("/deployments/"))
         assert [(seen.method, seen.path.split("/")[-1]) for seen in writes] == [
             ("PATCH", "mail-worker"),
             ("PUT", "scale"),
@@ -105,26 +107,104 @@ async def beat_all(fleet: list[Worker], shop: Cluster, replicas: int) -> bool:
     return deployment is not None and deployment["spec"].get("replicas") == replicas
 
 
-class Worker:
-    """What a worker pod says in Redis."""
+@pytest.mark.covers("OP-142")
+async def test_at_no_pods_the_first_job_asks_for_one_within_a_second(
+    shop: Cluster, store: RedisStore, redis: RedisServer
+) -> None:
+    """With a tick of 30 s: it is the word of Redis that wakes the operator."""
+    queue = QueueName(shop.namespace, "mail")
+    async with running(settings_for(shop.namespace, tick=timedelta(seconds=30)), shop.login) as operator:
+        await shop.queue()
+        await shop.wait_deployment(replicas=0)
+        await shop.run_pods(0)
+        await shop.wait_condition("Ready", "True")
 
-    def __init__(self, store: RedisStore, queue: QueueName, pod: Object) -> None:
-        self._store, self._queue, self._pod = store, queue, pod
-        self.name = str(pod["metadata"]["name"])
-        self.asked = ""
-        self.acknowledged = ""
+        async def listens() -> bool:
+            return b":1" in redis.raw("PUBSUB", "NUMPAT") or b"dw:wake" in redis.raw("PUBSUB", "CHANNELS")
 
-    async def beat(self, *, busy: int = 0) -> None:
-        meta = self._pod["metadata"]
-        beat = Heartbeat(
-            owner=f"{meta['uid']}/boot",
-            pod=meta["uid"],
-            container="worker",
-            pod_name=self.name,
-            template_hash=meta["labels"]["dockwork.dev/template-hash"],
-            slots=10,
-            busy=busy,
-            state=WorkerState.QUIESCED if self.acknowledged else WorkerState.RUNNING,
-            quiesce_token=self.acknowledged,
+        await until_async(listens, within=60)
+        key = ObjectKey(QUEUES, shop.namespace, "mail")
+        link = operator.links.of(key)
+        assert link is not None
+        await link.look(key)  # the queue wants no pod, so it is cold from here on
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await store.enqueue(queue, jobs(1))
+
+        async def asked() -> bool:
+            deployment = operator.cache.get(DEPLOYMENTS, shop.namespace, "mail-worker")
+            return deployment is not None and deployment["spec"].get("replicas") == 1
+
+        await until_async(asked, within=60, every=0.005)
+        assert loop.time() - began <= 1.0
+
+
+@pytest.mark.covers("OP-011", "OP-103")
+async def test_in_external_mode_the_queues_own_scale_is_obeyed(shop: Cluster) -> None:
+    async with running(settings_for(shop.namespace), shop.login):
+        await shop.queue(scaling={"mode": "External"})
+        await shop.wait_deployment(replicas=0)
+        await shop.run_pods(0)
+        await shop.wait_condition("ScalingActive", "True", "External")
+        await shop.patch(QUEUES, "mail", {"spec": {"replicas": 4}}, subresource="scale")
+        await shop.wait_deployment(replicas=4)
+        await shop.run_pods(4)
+        scale = await shop.kube.get_scale(QUEUES, shop.namespace, "mail")
+        assert scale["spec"]["replicas"] == 4
+        await shop.wait_status(workers__replicas=4)
+        scale = await shop.kube.get_scale(QUEUES, shop.namespace, "mail")
+        assert scale["status"]["selector"] == "dockwork.dev/queue=mail"
+        assert scale["status"]["replicas"] == 4
+
+
+@pytest.mark.covers("OP-011")
+async def test_in_auto_mode_replicas_are_ignored_and_that_is_said_once(shop: Cluster) -> None:
+    async with running(settings_for(shop.namespace), shop.login):
+        await shop.queue(replicas=5)
+        await shop.wait_deployment(replicas=0)
+        (event,) = await shop.wait_events("ReplicasIgnored")
+        assert event["count"] == 1
+        assert "ignored" in event["message"]
+
+
+@pytest.mark.covers("OP-027")
+async def test_limits_reach_redis_without_a_new_pod(
+    shop: Cluster, store: RedisStore, proxy: FaultyProxy, proxied: Login
+) -> None:
+    queue = QueueName(shop.namespace, "mail")
+    async with running(settings_for(shop.namespace), proxied):
+        await shop.queue()
+        await shop.wait_deployment(replicas=0)
+        await shop.run_pods(0)
+        await shop.wait_condition("Ready", "True")
+        proxy.forget()
+        raw = await shop.queue(limits={"depth": 5}, jobs={"maxAttempts": 9})
+
+        async def configured() -> bool:
+            config = await store.config(queue)
+            return (config.max_depth, config.max_attempts) == (5, 9)
+
+        await until_async(configured, within=60)
+        assert (await store.config(queue)).generation == raw["metadata"]["generation"]
+        assert proxy.writes("/deployments/") == []
+
+
+@pytest.mark.covers("OP-168")
+async def test_nothing_shrinks_while_two_versions_live(shop: Cluster, store: RedisStore) -> None:
+    queue, time = QueueName(shop.namespace, "mail"), MovableClock()
+    async with running(settings_for(shop.namespace), shop.login, now=time):
+        await shop.queue(scaling={"minReplicas": 2})
+        await shop.wait_deployment(replicas=2)
+        fleet = [Worker(store, queue, pod) for pod in await shop.run_pods(2)]
+        await shop.wait_condition("Ready", "True")
+        new = {"image": "example.org/shop:2", "app": "shop.jobs:app"}
+        await shop.queue(scaling={"minReplicas": 2}, worker=new)
+        await shop.wait_status(rollout__state="Progressing")
+        fleet += [Worker(store, queue, pod) for pod in await shop.run_pods(1)]
+        time.ahead = timedelta(minutes=3)
+        await shop.queue(scaling={"minReplicas": 0}, worker=new)
+        await until_async(lambda: beat_all(fleet, shop, 2), within=60)
+        await shop.wait_status(
+            scaling__lastDecision=lambda last: last and last["reason"] == "RolloutInProgress"
         )
-        self.asked = (await self._store.renew(self._queue, [], beat)).quiesce
+        assert not any(worker.asked for worker in fleet)

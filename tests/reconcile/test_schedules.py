@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
 from dockwork.store.redis import RedisStore
@@ -31,7 +32,9 @@ async def test_ticks_land_at_their_instants_without_workers_and_end_with_the_cro
             assert job.scheduled_for_ms % 1000 == 0
             assert job.created_ms - job.scheduled_for_ms < 1000
         assert len({job.scheduled_for_ms for job in jobs}) == len(jobs)
-        await shop.wait_status("report", resource=CRONJOBS, lastTick=lambda tick: tick and tick["by"] == "operator")
+        await shop.wait_status(
+            "report", resource=CRONJOBS, lastTick=lambda tick: tick and tick["by"] == "operator"
+        )
 
         await shop.delete(CRONJOBS, "report")
 
@@ -42,7 +45,9 @@ async def test_ticks_land_at_their_instants_without_workers_and_end_with_the_cro
 
 
 @pytest.mark.covers("OP-054")
-async def test_a_cronjob_that_was_deleted_while_nobody_looked_is_swept(shop: Cluster, store: RedisStore) -> None:
+async def test_a_cronjob_that_was_deleted_while_nobody_looked_is_swept(
+    shop: Cluster, store: RedisStore
+) -> None:
     queue = QueueName(shop.namespace, "mail")
     async with running(settings_for(shop.namespace), shop.login):
         await shop.queue()

@@ -1,8 +1,8 @@
 """A proxy before the API server: it counts what the operator asks, and answers for the server where a test wants.
 
-    proxy.fail(403, "PATCH", "/deployments/")      the next matching request (times=n, or None for all)
-    proxy.drop_watches()                           cuts every open watch
-    proxy.writes()                                 what would have changed the cluster so far
+proxy.fail(403, "PATCH", "/deployments/")      the next matching request (times=n, or None for all)
+proxy.drop_watches()                           cuts every open watch
+proxy.writes()                                 what would have changed the cluster so far
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ class Seen:
     @property
     def is_write(self) -> bool:
         """It would change the cluster: access reviews do not, the Lease is counted apart."""
-        return self.method in WRITING and "/leases" not in self.path and "selfsubjectaccessreviews" not in self.path
+        return (
+            self.method in WRITING
+            and "/leases" not in self.path
+            and "selfsubjectaccessreviews" not in self.path
+        )
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -189,9 +193,13 @@ class FaultyProxy:
             return _refusal(fault)
         return await self._forward(request, body)
 
-    async def _forward(self, request: web.Request, body: bytes, *, discard: bool = False) -> web.StreamResponse:
+    async def _forward(
+        self, request: web.Request, body: bytes, *, discard: bool = False
+    ) -> web.StreamResponse:
         assert self._session is not None
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in {"host", *HOP}}
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in {"host", *HOP}
+        }
         url = self._server.url + request.path_qs
         timeout = aiohttp.ClientTimeout(total=None)
         async with self._session.request(

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from dockwork import clock
+from dockwork.core.keys import QueueName
+from dockwork.store.protocol import Heartbeat, WorkerState
+from dockwork.store.redis import RedisStore
 from dockwork_operator.errors import NotFound
 from dockwork_operator.kube.client import MERGE_PATCH, KubeClient, Object, Request
 from dockwork_operator.kube.credentials import KubeConfigFile, Login
@@ -77,7 +80,9 @@ class Cluster:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await self.kube.send(Request(method="POST", verb="create", resource=NAMESPACES, body=body))
 
-    async def make_secret(self, data: Mapping[str, str], name: str = "dockwork-redis", namespace: str = "") -> None:
+    async def make_secret(
+        self, data: Mapping[str, str], name: str = "dockwork-redis", namespace: str = ""
+    ) -> None:
         encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": encoded}
         await self.apply(SECRETS, body, namespace=namespace)
@@ -122,7 +127,9 @@ class Cluster:
             )
         )
 
-    async def delete(self, resource: Resource, name: str, *, namespace: str = "", grace: int | None = None) -> None:
+    async def delete(
+        self, resource: Resource, name: str, *, namespace: str = "", grace: int | None = None
+    ) -> None:
         body = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace is not None:
             body["gracePeriodSeconds"] = grace  # type: ignore[assignment]
@@ -146,7 +153,9 @@ class Cluster:
     async def cronjob(self, name: str = "report", **spec: Any) -> Object:
         return await self.apply(CRONJOBS, a_cronjob(name, **spec))
 
-    async def condition(self, kind: str, name: str = "mail", *, resource: Resource = QUEUES) -> tuple[str, str]:
+    async def condition(
+        self, kind: str, name: str = "mail", *, resource: Resource = QUEUES
+    ) -> tuple[str, str]:
         """Status and reason of a condition, ("", "") while it is absent or speaks of an older generation."""
         raw = await self.get(resource, name)
         if raw is None:
@@ -165,7 +174,13 @@ class Cluster:
         return ""
 
     async def wait_condition(
-        self, kind: str, status: str, reason: str = "", name: str = "mail", *, resource: Resource = QUEUES,
+        self,
+        kind: str,
+        status: str,
+        reason: str = "",
+        name: str = "mail",
+        *,
+        resource: Resource = QUEUES,
         within: float = SOON,
     ) -> None:
         """Wait until the condition is as given."""
@@ -179,7 +194,9 @@ class Cluster:
     async def deployment(self, name: str = "mail-worker") -> Object | None:
         return await self.get(DEPLOYMENTS, name)
 
-    async def wait_status(self, name: str = "mail", *, resource: Resource = QUEUES, within: float = SOON, **wanted: Any) -> Object:
+    async def wait_status(
+        self, name: str = "mail", *, resource: Resource = QUEUES, within: float = SOON, **wanted: Any
+    ) -> Object:
         """The status, once each dotted path in `wanted` (`__` for the dot) has its value or satisfies its function."""
 
         async def is_so() -> Object | None:
@@ -218,7 +235,9 @@ class Cluster:
 
     # --- what controllers and kubelets would do ------------------------------------------------------------
 
-    async def run_pods(self, count: int, name: str = "mail-worker", *, ready: int | None = None) -> list[Object]:
+    async def run_pods(
+        self, count: int, name: str = "mail-worker", *, ready: int | None = None
+    ) -> list[Object]:
         """Be the Deployment's controller and the kubelets: so many pods, and the Deployment's status to match."""
         deployment = await self.deployment(name)
         assert deployment is not None
@@ -257,7 +276,9 @@ class Cluster:
     async def end_pod(self, name: str) -> None:
         await self.delete(PODS, name, grace=0)
 
-    async def report_deployment(self, name: str = "mail-worker", *, replicas: int, ready: int | None = None) -> None:
+    async def report_deployment(
+        self, name: str = "mail-worker", *, replicas: int, ready: int | None = None
+    ) -> None:
         raw = await self.deployment(name)
         assert raw is not None
         ready = replicas if ready is None else ready
@@ -278,6 +299,31 @@ class Cluster:
         await self.patch(DEPLOYMENTS, name, {"status": status}, subresource="status")
         revision = {"metadata": {"annotations": {"deployment.kubernetes.io/revision": "1"}}}
         await self.patch(DEPLOYMENTS, name, revision)
+
+
+class Worker:
+    """What a worker pod says in Redis."""
+
+    def __init__(self, store: RedisStore, queue: QueueName, pod: Object) -> None:
+        self._store, self._queue, self._pod = store, queue, pod
+        self.name = str(pod["metadata"]["name"])
+        self.asked = ""
+        self.acknowledged = ""
+
+    async def beat(self, *, busy: int = 0) -> None:
+        meta = self._pod["metadata"]
+        beat = Heartbeat(
+            owner=f"{meta['uid']}/boot",
+            pod=meta["uid"],
+            container="worker",
+            pod_name=self.name,
+            template_hash=meta["labels"]["dockwork.dev/template-hash"],
+            slots=10,
+            busy=busy,
+            state=WorkerState.QUIESCED if self.acknowledged else WorkerState.RUNNING,
+            quiesce_token=self.acknowledged,
+        )
+        self.asked = (await self._store.renew(self._queue, [], beat)).quiesce
 
 
 class MovableClock:

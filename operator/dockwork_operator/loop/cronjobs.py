@@ -164,7 +164,8 @@ class CronJobReconciler:
             if not leading():
                 swept.clear()
             else:
-                due = self._ledgers(lambda ref: loop.time() - swept.get(ref, float("-inf")) >= SWEEP_EVERY)
+                since = loop.time() - SWEEP_EVERY
+                due = self._ledgers({ref for ref, at in swept.items() if at > since})
                 try:
                     if due:
                         await self.sweep_once(due)
@@ -175,9 +176,10 @@ class CronJobReconciler:
                 async with asyncio.timeout(SWEEP_LOOKS_EVERY):
                     await stop.wait()
 
-    def _ledgers(self, wanted: Callable[[ObjectRef], bool]) -> dict[ObjectRef, Ledger]:
+    def _ledgers(self, but: set[ObjectRef]) -> dict[ObjectRef, Ledger]:
+        """The ledgers that can be reached, without those of the Queues `but`."""
         refs = (_ref(raw["metadata"]) for raw in self._parts.cache.all(QUEUES))
-        ledgers = ((ref, self._observer.ledger_of(ref)) for ref in refs if wanted(ref))
+        ledgers = ((ref, self._observer.ledger_of(ref)) for ref in refs if ref not in but)
         return {ref: ledger for ref, ledger in ledgers if ledger is not None}
 
     async def sweep_once(self, ledgers: Mapping[ObjectRef, Ledger]) -> int:

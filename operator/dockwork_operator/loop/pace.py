@@ -1,4 +1,8 @@
-"""When a key that failed may act again (OP-101)."""
+"""When a key that failed may act again (OP-101).
+
+What the API server refuses (403, 422) is held back by the decision itself, for that object only; here is the pace of
+conflicts, of a busy or unreachable API server, and of our own errors.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from dockwork_operator.kube.resources import ObjectKey
 
 #: Conflicts in a row after which the key backs off: somebody else writes all the time.
 CONFLICTS_AT_ONCE = 3
-FORBIDDEN_FOR = 300.0
 SHORTEST, LONGEST = 1.0, 60.0
 
 
@@ -63,8 +66,6 @@ class Pace:
                 return 0.0
             case ApplyFailure(kind=FailureKind.REDIS | FailureKind.OWNED):
                 return 0.0  # the next round tells
-            case ApplyFailure(kind=FailureKind.FORBIDDEN):
-                return FORBIDDEN_FOR
             case ApplyFailure(retry_after=after) if after is not None:
                 return max(after.total_seconds(), self._backoff(times))
             case _:

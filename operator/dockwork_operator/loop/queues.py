@@ -45,6 +45,8 @@ class Parts:
     now: Callable[[], datetime]
 
 
+#: Answers that the next one will not change.
+REFUSALS = frozenset({FailureKind.FORBIDDEN, FailureKind.REJECTED})
 #: Seconds between two looks for a Secret that is not there.
 SECRET_EVERY = 5.0
 
@@ -189,7 +191,11 @@ class QueueReconciler:
             parts.wakes.put_later(key, REFUSED_FOR[applied.failure.kind].total_seconds())
             return
         if applied.failure is not None:
-            try_again(parts, key, seen.generation, applied.failure)
+            # What a decision asked for is held back by the next one; the status is written by none.
+            if applied.failure.kind in REFUSALS and len(applied.done) < len(plan.actions):
+                parts.wakes.put(key)
+            else:
+                try_again(parts, key, seen.generation, applied.failure)
             return
         if not held:
             parts.pace.went_well(key)

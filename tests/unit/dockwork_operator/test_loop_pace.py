@@ -36,9 +36,9 @@ async def test_a_conflict_is_tried_again_at_once_three_times_then_backs_off() ->
 
 
 @pytest.mark.covers("OP-101")
-async def test_forbidden_waits_five_minutes_unless_the_spec_changes() -> None:
+async def test_a_wait_ends_with_a_new_generation_of_the_spec() -> None:
     pace = Pace(lambda: 0.5)
-    assert pace.failed(MAIL, 1, a_failure(FailureKind.FORBIDDEN)) == 300.0
+    assert pace.failed(MAIL, 1, a_failure(FailureKind.BUSY, retry_after=300)) == 300.0
     assert not pace.may_act(MAIL, 1)
     assert pace.may_act(MAIL, 2)
 
