@@ -588,14 +588,15 @@ async def test_callers_that_wait_together_for_a_server_that_is_away_share_one_at
 
 
 @pytest.mark.covers("RT-098")
-async def test_an_idle_store_sets_no_timers(redis: RedisWorld) -> None:
-    await redis.enqueue("a")
-    wire = await redis.store._wire()
+async def test_an_idle_store_sets_no_timers(redis: RedisWorld, server: RedisServer) -> None:
+    store = RedisStore(RedisSettings(url=server.url, command_timeout=timedelta(seconds=1)))
+    await store.ping()
+    wire = await store._wire()
 
     async def at_rest() -> bool:
         return wire._watchdog is None
 
-    wire._timeout_s = 0.05
-    await redis.store.ping()
     await until_async(at_rest, what="the watchdog sleeps")
+
     assert wire.alive
+    await store.close()
