@@ -436,9 +436,9 @@ class MemoryStore(MemoryBase):
             return [memory_views.view_of(record, is_paused=turn.queue.paused) for record in records]
 
     def names(self) -> builtins.list[QueueName]:
-        """The queues that anybody ever used."""
+        """Every queue that anybody ever asked for."""
         with self._lock:
-            return sorted(self._announced, key=str)
+            return sorted(self._queues, key=str)
 
     async def queues(self, namespace: str) -> builtins.list[QueueName]:
         with self._lock:
