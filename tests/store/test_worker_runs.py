@@ -687,3 +687,28 @@ def _beat(world: World, **wanted: Any) -> Any:
         )
 
     return ask
+
+
+@pytest.mark.covers("RT-118")
+async def test_a_defect_in_an_actor_puts_back_what_runs_and_says_70(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @world.app.job(queue=QUEUE)
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    async with world.worker(timeout=1.2) as worker:
+        job = await waits.enqueue()
+        await world.until(job.id, State.PROCESSING)
+        monkeypatch.setattr(worker.store, "wait", broken)
+        await (
+            await world.app.enqueue("unknown", {}, queue=QUEUE)
+        ).state()  # its marker ends the wait under way
+        await until_async(lambda: _value(worker.drain.begun))
+
+    view = await world.view(job.id)
+    assert (view.state, view.attempts, view.deliveries) == (State.READY, 0, 0)
+    assert (world.code, worker.drain.reason) == (70, "defect")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from dockwork import clock
-from dockwork.errors import AccessDenied, OutcomeUnknown, SchemaMismatch, StoreUnavailable
+from dockwork.errors import AccessDenied, InvalidUrl, OutcomeUnknown, SchemaMismatch, StoreUnavailable
 from dockwork.worker.logs import get_logger
 
 log = get_logger("link")
 
-#: What a call raises when Redis could not be asked. A refused login may be a Secret that is being changed.
-LOST = (StoreUnavailable, OutcomeUnknown, AccessDenied, SchemaMismatch)
+#: What a call raises when Redis could not be asked. A refused login or a broken URL in a file may be a Secret that
+#: is being changed: they stop a start, but not a worker that runs.
+LOST = (StoreUnavailable, OutcomeUnknown, AccessDenied, SchemaMismatch, InvalidUrl)
 
 FIRST_PAUSE_S = 0.05
 #: Of the 5 s that a back-off may take, only 2: work has to resume within 2 s of Redis' first answer, and an

@@ -118,6 +118,9 @@ class Renewer:
             except (ScriptFailed, UnknownReply) as error:
                 log.error("renew_failed", error=str(error), queue=self._lane.name.queue)
                 self._fail(error)
+            except Exception as error:  # a defect must not end the only thread that keeps the leases
+                log.error("renewer_failed", exc_info=error)
+                self._fail(error)
 
     def _sleep(self) -> None:
         if self._stop.is_set():

@@ -45,8 +45,9 @@ T = TypeVar("T")
 
 #: The lease where neither the queue nor the process says another.
 LEASE_S = 15.0
-#: How long a loop that should have put back may be late before the supervisor does it.
-RESCUE_AFTER_S = 0.5
+#: How long the end may be late, after everything was put back, before the supervisor makes it: the app's lifespan
+#: has that long to close.
+RESCUE_AFTER_S = 2.0
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -227,6 +228,8 @@ class Worker:
         except asyncio.CancelledError:
             if not stop.is_set():
                 raise
+        except Exception as error:  # a defect: what runs is put back before the process ends
+            self._fail(error)
 
     async def _until_drain(self) -> None:
         """Return when a drain begins; raise what an unowned task raised."""
@@ -459,10 +462,14 @@ class Worker:
 
     def _owned_done(self, task: asyncio.Future[None]) -> None:
         self._owned.discard(task)
-        if not task.cancelled():
-            error = task.exception()
-            if error is not None and not self._defect.done():
-                self._defect.set_exception(error)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """A defect ends the worker, by a drain; the first one is told."""
+        if not self._defect.done():
+            self._defect.set_exception(error)
+            self._defect.exception()  # told or not, nobody else will ask for it
 
     # --- what the supervisor asks ----------------------------------------------------------------------------
 
@@ -545,7 +552,7 @@ class Worker:
         """Put back what runs, from the supervisor's thread, and end the process: the loop cannot."""
         for renewer in self._renewers:
             renewer.stop()
-        code = ExitCode.DRAINED
+        code = self._exit
         for lane in self.lanes:
             try:
                 self._rescue_lane(lane)
