@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,10 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dockwork.core.cron import Calendar, parse_schedule, tzdata_version
-from dockwork.core.keys import QueueName
 from dockwork.core.states import State
-from dockwork.store.cron_memory import CronMemory
-from dockwork.store.protocol import Admission, Admitted, NewJob, Outcome, Owner, Settlement
+from dockwork.store.memory import MemoryStore
+from dockwork.store.protocol import Outcome, Owner, QueueConfig, Settlement, Store
 from support.cron_world import QUEUE, CronWorld, an_entry, cron_world
 from support.redis_server import RedisServer
 
@@ -26,27 +26,8 @@ NOW_MS = 1_777_636_800_000  # 2026-05-01T12:00Z
 OFFSETS = [-3605.0, -305.0, -125.0, -65.0, -55.0, -25.0, -15.0, -5.0, 3600.0, 7200.0]
 
 
-class Memory(CronMemory):
-    """Schedules in memory, over a queue of `MOST_JOBS` jobs that never moves by itself."""
-
-    def __init__(self, now_ms: int) -> None:
-        super().__init__()
-        self.now_ms = now_ms
-        self.jobs: dict[str, State] = {}
-
-    def _now_ms(self) -> int:
-        return self.now_ms
-
-    def _state_of(self, queue: QueueName, job_id: str) -> State | None:
-        return self.jobs.get(job_id)
-
-    async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> list[Admission]:
-        (job,) = jobs
-        if sum(state in (State.READY, State.DELAYED) for state in self.jobs.values()) >= MOST_JOBS:
-            return [Admission(id=job.id, outcome=Admitted.REJECTED, reason="depth")]
-        is_later = job.due_at_ms is not None and job.due_at_ms > self.now_ms
-        self.jobs[job.id] = State.DELAYED if is_later else State.READY
-        return [Admission(id=job.id, outcome=Admitted.ACCEPTED)]
+def a_memory(now_ms: int) -> MemoryStore:
+    return MemoryStore(start=datetime.fromtimestamp(now_ms / 1000, UTC))
 
 
 calendars = st.sampled_from(["@hourly", "0 0 * * *"])
@@ -74,7 +55,7 @@ others = st.sampled_from(
 steps = st.lists(st.one_of(puts, others), min_size=3, max_size=12)
 
 
-async def put(world: CronWorld, memory: Memory, step: Sequence[Any], uid: str) -> list[Any]:
+async def put(world: CronWorld, memory: MemoryStore, step: Sequence[Any], uid: str) -> list[Any]:
     _, fields, offsets, since, generation, reset = step
     calendar = Calendar(schedule=parse_schedule(fields["calendar"]))
     entry = an_entry(
@@ -89,12 +70,11 @@ async def put(world: CronWorld, memory: Memory, step: Sequence[Any], uid: str) -
     return [await store.plan(QUEUE, entry, instants, **more) for store in (world.store, memory)]
 
 
-async def finish(world: CronWorld, memory: Memory, number: int) -> None:
-    claimed = await world.store.claim(QUEUE, OWNER, number=number, slots=MOST_JOBS)
-    ended = [Settlement(lease=claim.lease, outcome=Outcome.COMPLETED) for claim in claimed.claims]
-    await world.store.settle(QUEUE, OWNER, ended, number=number + 1)
-    for claim in claimed.claims:
-        memory.jobs[claim.job_id] = State.COMPLETED
+async def finish(world: CronWorld, memory: MemoryStore, number: int) -> None:
+    for store in (world.store, memory):
+        claimed = await store.claim(QUEUE, OWNER, number=number, slots=MOST_JOBS)
+        ended = [Settlement(lease=claim.lease, outcome=Outcome.COMPLETED) for claim in claimed.claims]
+        await store.settle(QUEUE, OWNER, ended, number=number + 1)
 
 
 async def said(store: Any, world: CronWorld) -> list[dict[str, Any]]:
@@ -112,8 +92,18 @@ async def said(store: Any, world: CronWorld) -> list[dict[str, Any]]:
     return found
 
 
+async def jobs_of(store: Store) -> dict[str, tuple[State, int | None]]:
+    """Where each job is, and the tick that it stands for."""
+    views = [view for state in State for view in await store.list(QUEUE, state, limit=500)]
+    return {view.id: (view.state, view.scheduled_for_ms) for view in views}
+
+
+async def entered(store: Store) -> list[tuple[str, tuple[str, ...], str]]:
+    return [(event.name, event.ids, event.reason) for event in await store.events(QUEUE, "0", block_s=0)]
+
+
 async def test_a_schedule_that_waits_for_its_plan_keeps_nobody_awake() -> None:
-    memory = Memory(NOW_MS)
+    memory = a_memory(NOW_MS)
     calendar = Calendar(schedule=parse_schedule("@hourly"))
     entry = an_entry(schedule=calendar.hash, calendar=calendar.to_json(), tzdata=tzdata_version())
     long_ago = NOW_MS - 10 * 3_600_000
@@ -145,10 +135,11 @@ def url() -> Iterator[str]:
 @given(steps)
 async def test_both_ledgers_decide_alike(url: str, steps: Sequence[Sequence[Any]]) -> None:
     async with cron_world(url) as world:
-        memory = Memory(world.began_ms)
-        await world.redis.hset(world.keys.meta, "max_depth", MOST_JOBS)
+        memory = a_memory(world.began_ms)
+        for store in (world.store, memory):
+            await store.configure(QUEUE, QueueConfig(max_depth=MOST_JOBS), None)
         for number, step in enumerate(steps):
-            memory.now_ms = await world.store.ping()
+            memory.advance((await world.store.ping() - await memory.ping()) / 1000)
             uid = "ab"[number % 2]
             stores = (world.store, memory)
             match step[0]:
@@ -157,8 +148,6 @@ async def test_both_ledgers_decide_alike(url: str, steps: Sequence[Sequence[Any]
                 case "tick":
                     answers = [sorted(await s.tick(QUEUE), key=lambda t: (t.uid, t.at_ms)) for s in stores]
                 case "finish":
-                    # A claim ticks first, here as there.
-                    await memory.tick(QUEUE)
                     await finish(world, memory, 2 * number + 1)
                     answers = []
                 case "suspend":
@@ -169,3 +158,5 @@ async def test_both_ledgers_decide_alike(url: str, steps: Sequence[Sequence[Any]
                     answers = [sorted(await s.refill(QUEUE)) for s in stores]
             assert answers[:1] == answers[1:], step
             assert await said(world.store, world) == await said(memory, world), step
+            assert await jobs_of(world.store) == await jobs_of(memory), step
+            assert await entered(world.store) == await entered(memory), step

@@ -9,7 +9,7 @@ import hashlib
 from abc import abstractmethod
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dockwork.core.keys import QueueName
@@ -159,7 +159,7 @@ class CronMemory(Refilled):
 
     async def tick(self, queue: QueueName, uid: str | None = None, *, by: str = "worker") -> list[Ticked]:
         schedules, ticked = self._schedules.get(queue, {}), list[Ticked]()
-        for one in sorted(schedules) if uid is None else [uid]:
+        for one in _in_turn(schedules) if uid is None else [uid]:
             if one in schedules:
                 ticked += await self._tick(queue, schedules[one], by)
         return ticked
@@ -199,22 +199,25 @@ class CronMemory(Refilled):
     async def _admit_ticks(self, queue: QueueName, known: _Schedule, chosen: Sequence[_Tick]) -> None:
         entry = known.entry
         known.active, waiting = self._unfinished(queue, known)
-        left = None if entry.max_runs is None else entry.max_runs - known.runs
+        jobs: list[NewJob] = []
+        admitted: list[_Tick] = []
         for tick in chosen:
-            if not tick.run or left == 0:
+            if not tick.run or (entry.max_runs is not None and known.runs + len(jobs) >= entry.max_runs):
                 continue
             tick.job_id = f"cron-{entry.uid}-{tick.at}"
             if self._state_of(queue, tick.job_id) is not None or tick.at in known.made:
                 tick.outcome = "already"
-            elif entry.concurrency_policy == "Forbid" and known.active:
+            elif entry.concurrency_policy == "Forbid" and (known.active or jobs):
                 tick.outcome, tick.reason = "skipped", "StillRunning"
-            elif tick.fresh and entry.max_pending is not None and waiting >= entry.max_pending:
+            elif tick.fresh and entry.max_pending is not None and waiting + len(jobs) >= entry.max_pending:
                 tick.outcome, tick.reason = "skipped", "Pending"
             else:
-                (admission,) = await self.enqueue(queue, [_job_of(entry, tick)])
+                jobs.append(_job_of(entry, tick))
+                admitted.append(tick)
+        if jobs:
+            for tick, admission in zip(admitted, await self.enqueue(queue, jobs), strict=True):
                 tick.outcome, tick.reason = _outcome(admission)
-                waiting += tick.outcome == "fired"
-                left = None if left is None else left - (tick.outcome == "fired")
+        for tick in chosen:
             if tick.outcome in ("fired", "already"):
                 known.active.append(tick.job_id)
                 if tick.at not in known.made:
@@ -289,6 +292,12 @@ def _add(known: _Schedule, instants_ms: Sequence[int]) -> None:
     added = [at for at in instants_ms if at > after]
     known.plan += added
     known.planned_to = added[-1] if added else known.planned_to
+
+
+def _in_turn(schedules: Mapping[str, _Schedule]) -> list[str]:
+    """The schedules that have a next instant, by it."""
+    first = {uid: _next_instant(known) for uid, known in schedules.items()}
+    return [uid for _, uid in sorted((at, uid) for uid, at in first.items() if at is not None)]
 
 
 def _is_used_up(known: _Schedule) -> bool:
