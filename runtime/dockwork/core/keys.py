@@ -89,7 +89,7 @@ class QueueKeys:
         self.events = prefix + "ev"  #: STREAM
         self.stats = prefix + "stats"  #: HASH: totals and histograms
         self.type_stats = prefix + "tstats"  #: HASH: "<type>|<what>"
-        self.types = prefix + "types"  #: HASH: type -> schema hash and JSON Schema; "@<template hash>" -> types
+        self.types = prefix + "types"  #: HASH: type -> hash, JSON Schema; "@<template hash>" -> its types
         self.parked = prefix + "parked"  #: HASH: parked type -> jobs
         self.workers = prefix + "w"  #: HASH: owner -> heartbeat
         self.quiesce = prefix + "quiesce"  #: HASH: pod UID -> request and expiry

@@ -505,7 +505,13 @@ class RenewalChannel(Protocol):
         ...
 
     def requeue(
-        self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put = Put.FRONT, reason: str = "drained"
+        self,
+        queue: QueueName,
+        owner: Owner,
+        leases: Sequence[Lease],
+        *,
+        put: Put = Put.FRONT,
+        reason: str = "drained",
     ) -> list[Verdict]:
         """Put back what runs when the event loop is too blocked to do it."""
         ...
@@ -534,7 +540,13 @@ class Store(Protocol):
     ) -> Claimed: ...
     async def start(self, queue: QueueName, leases: Sequence[Lease]) -> list[Verdict]: ...
     async def settle(
-        self, queue: QueueName, owner: Owner, settlements: Sequence[Settlement], *, number: int, claim_next: int = 0,
+        self,
+        queue: QueueName,
+        owner: Owner,
+        settlements: Sequence[Settlement],
+        *,
+        number: int,
+        claim_next: int = 0,
         known: Sequence[str] = (),
     ) -> Settled:
         """Idempotent by `number`: asked again after a lost reply it answers the stored result."""
@@ -542,7 +554,13 @@ class Store(Protocol):
 
     async def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal: ...
     async def requeue(
-        self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put = Put.FRONT, reason: str = "drained"
+        self,
+        queue: QueueName,
+        owner: Owner,
+        leases: Sequence[Lease],
+        *,
+        put: Put = Put.FRONT,
+        reason: str = "drained",
     ) -> list[Verdict]: ...
     async def progress(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict: ...
     async def log(self, queue: QueueName, lease: Lease, lines: Sequence[str]) -> Verdict: ...
@@ -551,7 +569,9 @@ class Store(Protocol):
         """Block until a wake marker comes or the time is over."""
         ...
 
-    async def register(self, queue: QueueName, template_hash: str, types: Mapping[str, tuple[str, bytes]]) -> None:
+    async def register(
+        self, queue: QueueName, template_hash: str, types: Mapping[str, tuple[str, bytes]]
+    ) -> None:
         """Publish job types: name -> (schema hash, JSON Schema)."""
         ...
 
@@ -643,7 +663,9 @@ class Store(Protocol):
         ...
 
     async def unquiesce(self, queue: QueueName, pods: Sequence[str]) -> None: ...
-    async def revoke(self, queue: QueueName, owner: str, cause: RevokeCause, exit_reason: str = "") -> int: ...
+    async def revoke(
+        self, queue: QueueName, owner: str, cause: RevokeCause, exit_reason: str = ""
+    ) -> int: ...
     def wakes(self) -> AsyncIterator[QueueName]:
         """Queues whose first claimable job arrived while they were cold."""
         ...

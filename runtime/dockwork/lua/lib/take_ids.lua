@@ -5,7 +5,8 @@ local function take_ids(K, S, W, T, ids)
   local taken, dropped, texts, used = {}, {}, {}, 0
   for i = 1, #ids do
     local id = ids[i]
-    local R = redis.call("HMGET", record_key(K.records, id), "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "x",
+    local key = record_key(K.records, id)
+    local R = redis.call("HMGET", key, "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "x",
       "cx", "e", "r", "b", "s", "o")
     local bytes = tonumber(R[14]) or 0
     if not R[15] then
@@ -18,7 +19,7 @@ local function take_ids(K, S, W, T, ids)
       break
     else
       T.bytes = T.bytes - bytes
-      R.id = id
+      R.id, R.key = id, key
       taken[#taken + 1] = R
       texts[#taken] = record_key(K.envelopes, id)
     end

@@ -9,8 +9,7 @@ local function write_taken(K, S, W, T)
   local now_epoch, expires = whole(S.us), whole(S.ms + S.lease_ms)
   local waits = 0
   for i = 1, #T.taken do
-    local R, id = T.taken[i], T.taken[i].id
-    local key = record_key(K.records, id)
+    local R, id, key = T.taken[i], T.taken[i].id, T.taken[i].key
     local epoch = now_epoch
     if R[12] and tonumber(R[12]) >= S.us then
       epoch = whole(tonumber(R[12]) + 1)
@@ -28,7 +27,7 @@ local function write_taken(K, S, W, T)
     if R[16] then
       R[13] = redis.call("HGET", record_key(K.outputs, id), "checkpoint")
     end
-    R[14], R[15], R[16], R.id = nil, nil, nil, nil
+    R[14], R[15], R[16], R.id, R.key = nil, nil, nil, nil, nil
     T.rows[#T.rows + 1] = R
     T.leases[#T.leases + 1] = expires
     T.leases[#T.leases + 1] = id
