@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from dockwork.errors import Undecodable
 
@@ -33,8 +33,7 @@ class Envelope:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Opened:
+class Opened(NamedTuple):
     """An envelope whose arguments were checked against the handler's signature."""
 
     type: str

@@ -66,7 +66,9 @@ class Signature:
         arguments.__pydantic_config__ = _READING
         self._adapter: TypeAdapter[dict[str, Any]] = _adapter(job_type, arguments)
         self._dumper = SchemaSerializer(self._adapter.core_schema, _WRITING)
-        self._opener: TypeAdapter[dict[str, Any]] = _adapter(job_type, _envelope_of(arguments))
+        opener: TypeAdapter[dict[str, Any]] = _adapter(job_type, _envelope_of(arguments))
+        # Without the adapter's own wrapper: a worker calls this for each job.
+        self._open = opener.validator.validate_json
         self._result = _result_adapter(hints.get("return", Any))
         self._result_dumper = SchemaSerializer(self._result.core_schema, _WRITING)
         self.json_schema = _with_defaults(_json_schema(job_type, self._adapter), parameters)
@@ -110,7 +112,7 @@ class Signature:
                   `stored_schema` = the schema hash under which they were enqueued
         """
         try:
-            found = self._opener.validate_json(data)
+            found = self._open(data)
         except ValidationError:
             envelope = open_envelope(data)
             try:
