@@ -35,7 +35,7 @@ local state = R[1]
 if not state then return {"ok", "missing"} end
 if state == "active" or state == "processing" then
   when_full(K, S)
-  redis.call("HSET", key, "cx", "1")
+  redis.call("HSET", key, "cx", "1", "m", "1")
   nudge(K, R[5], "cancel " .. id)
   return {"ok", "flagged"}
 end

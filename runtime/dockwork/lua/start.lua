@@ -30,7 +30,7 @@ end
 if #held > 0 then
   when_full(K, S)
   for i = 1, #held do
-    redis.call("HSET", held[i], "s", "processing", "t", S.now)
+    redis.call("HSET", held[i], "s", "processing", "t", S.now, "m", "1")
   end
   add_events(K, S)
 end

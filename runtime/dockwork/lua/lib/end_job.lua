@@ -9,7 +9,7 @@ local function end_job(S, id, state, reason, bytes, size, shift_ms)
     index = {}
     S.ended[state] = index
   end
-  index[#index + 1] = whole(S.ms + (shift_ms or 0))
+  index[#index + 1] = shift_ms and shift_ms ~= 0 and whole(S.ms + shift_ms) or S.now
   index[#index + 1] = id
   S.bytes = S.bytes - bytes
   if state == "completed" then

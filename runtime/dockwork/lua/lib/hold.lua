@@ -11,10 +11,10 @@ local function hold(K, S, id, epoch)
   end
   when_full(K, S)
   if seen[2] == "active" then
-    redis.call("HSET", key, "s", "processing", "t", S.now, "o", "1")
+    redis.call("HSET", key, "s", "processing", "t", S.now, "o", "1", "m", "1")
     note(S, "processing", id)
   else
-    redis.call("HSET", key, "o", "1")
+    redis.call("HSET", key, "o", "1", "m", "1")
   end
   return seen[3] and "cancel" or "ok"
 end

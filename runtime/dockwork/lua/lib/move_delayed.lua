@@ -17,7 +17,7 @@ local function move_delayed(K, S, ids, reason)
       local state = place(S, ids[i], tonumber(records[i][2]) or 0, S.seq, reason)
       local key = record_key(K.records, ids[i])
       if reason == "now" then
-        redis.call("HSET", key, "s", state, "q", whole(S.seq), "r", S.now)
+        redis.call("HSET", key, "s", state, "q", whole(S.seq), "r", S.now, "m", "1")
       else
         -- Without "r" a job waits since it was due, however late it is promoted.
         redis.call("HSET", key, "s", state, "q", whole(S.seq))

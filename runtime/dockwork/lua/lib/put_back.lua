@@ -41,7 +41,7 @@ local function put_back(K, S, id, R, how)
   local state = place(S, id, tonumber(R[2]) or 0, seq, how.reason)
   redis.call("HDEL", key, "w", "t")
   redis.call("HSET", key, "s", state, "q", whole(seq), "r", S.now, "v", whole(deliveries),
-    "i", whole((tonumber(R[6]) or 0) + 1))
+    "i", whole((tonumber(R[6]) or 0) + 1), "m", "1")
   if R[9] then
     if R[10] == "processing" then
       -- It was started in time; only the recovery is late.

@@ -19,7 +19,12 @@ local function read_settlements(K, first)
       end
     end
     local key = record_key(K.records, J.id)
-    local R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o")
+    local R = redis.call("HMGET", key, "e", "s", "n", "b", "w", "m")
+    if R[6] or J.outcome ~= "c" then
+      R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o")
+    else
+      R = {R[1], R[2], R[3], R[4], false, false, false, false, false, false, R[5], false}
+    end
     if R[1] == J.epoch and (R[2] == "active" or R[2] == "processing") then
       -- The same delivery twice in one call: the second is lost, as it would be in a later call.
       if held[J.id] then

@@ -9,7 +9,6 @@
 -- The handler returned. The envelope goes, the record and the result stay as long as they are kept.
 local function settle_completed(K, S, J, C)
   local R, bytes = J.record, tonumber(J.record[4]) or 0
-  local output = record_key(K.outputs, J.id)
   tally_type(S, R[3], "c", 1)
   local keep = keep_of(K, S, C, R[10])
   if keep.none then
@@ -20,16 +19,16 @@ local function settle_completed(K, S, J, C)
     return
   end
   if R[12] or J.o then
-    redis.call("HDEL", output, "checkpoint")
+    redis.call("HDEL", record_key(K.outputs, J.id), "checkpoint")
   end
   local size = 0
   if J.R then
     size = #J.R
-    redis.call("HSET", output, "result", J.R)
+    redis.call("HSET", record_key(K.outputs, J.id), "result", J.R)
     redis.call("HSET", J.key, "s", "completed", "t", J.started, "h", S.now, "kb", whole(size))
   else
     if J.D then
-      redis.call("HSET", output, "dropped", J.D)
+      redis.call("HSET", record_key(K.outputs, J.id), "dropped", J.D)
     end
     redis.call("HSET", J.key, "s", "completed", "t", J.started, "h", S.now)
   end

@@ -6,7 +6,7 @@
 local function settle_parked(K, S, J)
   local R = J.record
   redis.call("HDEL", J.key, "w", "t")
-  redis.call("HSET", J.key, "s", "parked", "v", whole((tonumber(R[7]) or 1) - 1), "pt", J.P)
+  redis.call("HSET", J.key, "s", "parked", "v", whole((tonumber(R[7]) or 1) - 1), "pt", J.P, "m", "1")
   redis.call("ZADD", record_key(K.parked_types, J.P), R[5], J.id)
   redis.call("HINCRBY", K.parked, J.P, "1")
   S.parked = S.parked + 1

@@ -11,7 +11,9 @@ local function write_job(S, job)
     place(S, job.id, 0, seq)
     return
   end
-  local size = 10
+  -- "m": the record has more than the plain fields; without it readers spare themselves the look-ups.
+  fields[11], fields[12] = "m", "1"
+  local size = 12
   for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, sf = set.sf,
       d = job.due ~= S.ms and whole(job.due) or nil}) do
     fields[size + 1], fields[size + 2] = name, value
