@@ -56,7 +56,6 @@ async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: Worl
         assert probe(port, "/livez") == (200, "ok\n")
         late = await enqueue(world, "quick", n=1)
         began = await world.store.ping()
-        until(lambda: worker.log().count("worker_ended") == 0)
         while (
             await world.store.ping() < began + 2500
         ):  # two leases and a half: they are renewed until the end
@@ -194,6 +193,20 @@ def test_a_start_that_cannot_succeed_is_refused_with_a_reason(tmp_path: Path) ->
             assert worker.wait() == code, worker.log()
             assert words in worker.log()
             assert "secret" not in worker.log()
+
+
+@pytest.mark.covers("RT-123", "RT-124")
+def test_a_worker_without_redis_lives_is_not_ready_and_ends_when_told(tmp_path: Path) -> None:
+    port = 21221
+    environ = draining(30, DOCKWORK_PROBE_ADDR=f"127.0.0.1:{port}")
+    with Process(f"unix://{tmp_path}/nobody", tmp_path, environ=environ).start() as worker:
+        worker.until_log("redis_lost")
+        assert probe(port, "/livez") == (200, "ok\n")
+        status, reason = probe(port, "/readyz")
+        assert (status, reason.startswith("StoreUnavailable")) == (503, True)
+        assert "dockwork_redis_outcome_unknown_total 0.0" in probe(port, "/metrics")[1]
+        worker.signal(signal.SIGTERM)
+        assert worker.wait(within=10) == 0
 
 
 @pytest.mark.covers("RT-117")
