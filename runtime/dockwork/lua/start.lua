@@ -13,14 +13,15 @@ local K = {meta = KEYS[1], wake = KEYS[2], events = KEYS[3], records = KEYS[4]}
 --- @include "add_events"
 local S = open(K)
 if S.wrong then return S.wrong end
-local reply, held = {"ok"}, {}
+local reply, held, seen_id = {"ok"}, {}, {}
 for i = 1, #ARGV, 2 do
   local key = record_key(K.records, ARGV[i])
   local seen = redis.call("HMGET", key, "e", "s", "cx")
   local verdict = "lost"
   if seen[1] == ARGV[i + 1] and (seen[2] == "active" or seen[2] == "processing") then
     verdict = seen[3] and "cancel" or "ok"
-    if seen[2] == "active" then
+    if seen[2] == "active" and not seen_id[ARGV[i]] then
+      seen_id[ARGV[i]] = true
       held[#held + 1] = key
       note(S, "processing", ARGV[i])
     end
