@@ -8,7 +8,7 @@ from dockwork.core.keys import QueueName
 from dockwork.core.states import State
 from dockwork.store.redis import RedisStore
 from dockwork_operator.kube.resources import CRONJOBS, QUEUES
-from support.operators import Cluster, running, settings_for
+from support.operators import Cluster, MovableClock, running, settings_for
 from support.waiting import until_async
 
 
@@ -16,8 +16,8 @@ from support.waiting import until_async
 async def test_ticks_land_at_their_instants_without_workers_and_end_with_the_cronjob(
     shop: Cluster, store: RedisStore
 ) -> None:
-    queue = QueueName(shop.namespace, "mail")
-    async with running(settings_for(shop.namespace), shop.login):
+    queue, time = QueueName(shop.namespace, "mail"), MovableClock()
+    async with running(settings_for(shop.namespace), shop.login, now=time):
         await shop.queue()
         await shop.cronjob(schedule="@every 1s", queueRef={"name": "mail"})
         await shop.wait_condition("Accepted", "True", name="report", resource=CRONJOBS)
@@ -44,7 +44,7 @@ async def test_ticks_land_at_their_instants_without_workers_and_end_with_the_cro
         await until_async(gone, within=2)
 
 
-@pytest.mark.covers("OP-054")
+@pytest.mark.covers("OP-054", "OP-268")
 async def test_a_cronjob_that_was_deleted_while_nobody_looked_is_swept(
     shop: Cluster, store: RedisStore
 ) -> None:

@@ -15,7 +15,7 @@ class RateLimit:
     def __init__(self, rate: float, burst: int) -> None:
         self._interval = 1.0 / rate
         self._slack = self._interval * (burst - 1)
-        self._next = 0.0
+        self._next = float("-inf")
 
     async def take(self) -> None:
         now = asyncio.get_running_loop().time()

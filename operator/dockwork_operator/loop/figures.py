@@ -108,7 +108,6 @@ def show_cronjob(metrics: Metrics, key: ObjectKey, status: Mapping[str, Any], se
             metrics.cron_next.labels(*at).set(schedule.next_ms / 1000)
         if last := schedule.last.get("at"):
             metrics.cron_last.labels(*at).set(int(last) / 1000)
-    lag_ms = (status.get("lastTick") or {}).get("lagMillis")
-    if lag_ms is not None:
-        metrics.cron_lag.labels(*at).set(lag_ms / 1000)
+            decided = schedule.last.get("decided") or last
+            metrics.cron_lag.labels(*at).set((int(decided) - int(last)) / 1000)
     show_conditions(metrics, key, status)

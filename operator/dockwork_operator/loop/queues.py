@@ -45,8 +45,6 @@ class Parts:
     now: Callable[[], datetime]
 
 
-#: Answers that the next one will not change.
-REFUSALS = frozenset({FailureKind.FORBIDDEN, FailureKind.REJECTED})
 #: Seconds between two looks for a Secret that is not there.
 SECRET_EVERY = 5.0
 
@@ -185,17 +183,14 @@ class QueueReconciler:
 
     def _again(self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, *, held: bool) -> None:
         parts = self._parts
-        if applied.failure is not None and applied.failure.kind in REFUSED_FOR:
+        failure = applied.failure
+        if failure is not None and failure.kind in REFUSED_FOR and len(applied.done) < len(plan.actions):
             # The next plan leaves out what was refused: the rest does not wait for it.
             parts.wakes.put(key)
-            parts.wakes.put_later(key, REFUSED_FOR[applied.failure.kind].total_seconds())
+            parts.wakes.put_later(key, REFUSED_FOR[failure.kind].total_seconds())
             return
-        if applied.failure is not None:
-            # What a decision asked for is held back by the next one; the status is written by none.
-            if applied.failure.kind in REFUSALS and len(applied.done) < len(plan.actions):
-                parts.wakes.put(key)
-            else:
-                try_again(parts, key, seen.generation, applied.failure)
+        if failure is not None:
+            try_again(parts, key, seen.generation, failure)
             return
         if not held:
             parts.pace.went_well(key)
