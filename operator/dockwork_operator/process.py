@@ -293,7 +293,9 @@ class Operator:
             return
         now = asyncio.get_running_loop().time()
         self._ends = [at for at in self._ends if now - at < ENDS_WITHIN] + [now]
-        log.error("watches_ended", error=f"{type(error).__name__}: {error}" if error else "", times=len(self._ends))
+        log.error(
+            "watches_ended", error=f"{type(error).__name__}: {error}" if error else "", times=len(self._ends)
+        )
         if len(self._ends) >= ENDS_AT_MOST:
             self.fail(f"the watches ended {len(self._ends)} times in {ENDS_WITHIN:.0f} s")
         else:

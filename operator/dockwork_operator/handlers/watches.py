@@ -93,7 +93,7 @@ class Watches:
         error: BaseException | None = None
         try:
             asyncio.run(self._operate())
-        except BaseException as caught:  # noqa: BLE001 -- whatever ends the watches must be told
+        except BaseException as caught:
             error = caught
         self._tell_end(error)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
 from dockwork_operator.errors import Conflict, NotLeading, Unreachable
 from dockwork_operator.kube.lease import LeaseRecord
 from dockwork_operator.loop.leader import DURATION, Leader
@@ -26,7 +27,9 @@ class FakeLease:
         self._check()
         return self.record
 
-    async def write(self, holder: str, seen: LeaseRecord | None, now: datetime, duration: timedelta) -> LeaseRecord:
+    async def write(
+        self, holder: str, seen: LeaseRecord | None, now: datetime, duration: timedelta
+    ) -> LeaseRecord:
         self._check()
         if (self.record.version if self.record else "") != (seen.version if seen else ""):
             raise Conflict("stale", verb="update", resource="leases")

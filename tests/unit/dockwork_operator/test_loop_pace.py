@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+
 from dockwork_operator.apply.carry_out import failure_of
 from dockwork_operator.decide.plan import ApplyFailure, FailureKind
 from dockwork_operator.errors import (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from dockwork_operator.kube.resources import QUEUES, ObjectKey
 from dockwork_operator.loop.wakes import Wakes
 
