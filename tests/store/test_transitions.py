@@ -438,6 +438,7 @@ async def test_a_job_that_keeps_killing_its_worker_is_dead_after_its_last_delive
         await world.lose_leases()
         reaped = await world.store.reap(world.queue)
         assert reaped == ((1, 0) if delivery < 3 else (0, 1))
+        await world.advance(2)
 
     assert await world.picture() == {
         State.DEAD: [Job("poison", State.DEAD, deliveries=3, interruptions=3, reason="max_deliveries")]

@@ -188,6 +188,10 @@ class RedisWorld(World):
         await self._age_fields(keys.meta, ("reap_after",), ms)
         for hash_key in (keys.workers, keys.quiesce, keys.types):
             await self._age_words(hash_key, ms)
+        async for receipts in self.redis.scan_iter(match=f"{keys.receipts}*", count=1000):
+            if suspect := await self.redis.hget(receipts, "suspect"):
+                until, job_id = suspect.split(b" ", 1)
+                await self.redis.hset(receipts, "suspect", b"%d %b" % (int(until) - ms, job_id))
         for key in (keys.owner, keys.cold):
             left = await self.redis.pttl(key)
             if left > ms:

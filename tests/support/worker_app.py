@@ -141,6 +141,13 @@ async def kills_its_worker() -> None:
     os._exit(3)
 
 
+@app.job(queue=QUEUE)
+async def ends_its_process() -> None:
+    """The same, as often as its queue allows."""
+    receipt("ends_its_process began")
+    os._exit(3)
+
+
 @app.job(queue=QUEUE, retries=1, backoff=Backoff.fixed(0.01))
 async def fails(message: str) -> None:
     receipt("fails began")

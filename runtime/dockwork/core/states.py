@@ -33,14 +33,17 @@ ENDED = frozenset({State.COMPLETED, State.FAILED, State.DEAD, State.EXPIRED, Sta
 
 _CLAIMABLE = frozenset({State.READY, State.PRIORITIZED})
 
+#: A suspect, set aside so that jobs of one crash come back one by one.
+_ASIDE = frozenset({State.DELAYED})
+
 #: From a state to those that one script may move a job to. A state without a row fails a test.
 MOVES: Mapping[State, frozenset[State]] = {
-    State.READY: frozenset({State.ACTIVE, State.EXPIRED, State.CANCELLED, State.PRIORITIZED, State.DEAD}),
-    State.PRIORITIZED: frozenset({State.ACTIVE, State.EXPIRED, State.CANCELLED, State.READY, State.DEAD}),
+    State.READY: _ASIDE | {State.ACTIVE, State.EXPIRED, State.CANCELLED, State.PRIORITIZED, State.DEAD},
+    State.PRIORITIZED: _ASIDE | {State.ACTIVE, State.EXPIRED, State.CANCELLED, State.READY, State.DEAD},
     State.DELAYED: _CLAIMABLE | {State.EXPIRED, State.CANCELLED},
     State.PAUSED: _CLAIMABLE | {State.EXPIRED, State.CANCELLED},
-    State.PARKED: _CLAIMABLE | {State.ACTIVE, State.EXPIRED, State.CANCELLED},
-    State.ACTIVE: _CLAIMABLE | {State.PROCESSING, State.PARKED, State.DEAD},
+    State.PARKED: _CLAIMABLE | _ASIDE | {State.ACTIVE, State.EXPIRED, State.CANCELLED},
+    State.ACTIVE: _CLAIMABLE | _ASIDE | {State.PROCESSING, State.PARKED, State.DEAD},
     State.PROCESSING: _CLAIMABLE
     | {State.COMPLETED, State.FAILED, State.DEAD, State.CANCELLED, State.DELAYED, State.PARKED},
     State.COMPLETED: frozenset(),

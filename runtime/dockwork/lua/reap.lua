@@ -1,25 +1,26 @@
--- Takes back jobs whose lease is over: to their old place, or to dead at the last delivery allowed.
+-- Takes back jobs whose lease is over: to their old place, as suspects to delayed, or at the last delivery to dead.
 -- KEYS[1]   meta        hash
 -- KEYS[2]   ready       zset
 -- KEYS[3]   prio        zset
--- KEYS[4]   lease       zset
--- KEYS[5]   dead        zset
--- KEYS[6]   expiry      zset
--- KEYS[7]   wake        zset
--- KEYS[8]   cold        string
--- KEYS[9]   events      stream
--- KEYS[10]  stats       hash
--- KEYS[11]  type_stats  hash
--- KEYS[12]  leased      hash
--- KEYS[13]  minutes     prefix
--- KEYS[14]  records     prefix
+-- KEYS[4]   delayed     zset
+-- KEYS[5]   lease       zset
+-- KEYS[6]   dead        zset
+-- KEYS[7]   expiry      zset
+-- KEYS[8]   wake        zset
+-- KEYS[9]   cold        string
+-- KEYS[10]  events      stream
+-- KEYS[11]  stats       hash
+-- KEYS[12]  type_stats  hash
+-- KEYS[13]  leased      hash
+-- KEYS[14]  minutes     prefix
+-- KEYS[15]  records     prefix
 -- ARGV[1]   run_id      str   of the server, as this connection saw it
 -- ARGV[2]   lease_ms    int   0 = the queue's
 -- ARGV[3]   most        int   at most 100
 -- Returns   {"ok", returned, buried}
-local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], lease = KEYS[4], dead = KEYS[5], expiry = KEYS[6],
-  wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], type_stats = KEYS[11], leased = KEYS[12],
-  minutes = KEYS[13], records = KEYS[14]}
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], dead = KEYS[6],
+  expiry = KEYS[7], wake = KEYS[8], cold = KEYS[9], events = KEYS[10], stats = KEYS[11], type_stats = KEYS[12],
+  leased = KEYS[13], minutes = KEYS[14], records = KEYS[15]}
 --- @include "open"
 --- @include "reap_ended"
 --- @include "finish"

@@ -27,7 +27,7 @@ if S.wrong then return S.wrong end
 local reply, ids, records, seen = {"ok"}, {}, {}, {}
 for i = 3, #ARGV, 2 do
   local R = redis.call("HMGET", record_key(K.records, ARGV[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
-    "cx", "e")
+    "f", "e")
   local verdict = "lost"
   if R[12] == ARGV[i + 1] and (R[10] == "active" or R[10] == "processing") and not seen[ARGV[i]] then
     seen[ARGV[i]] = true

@@ -2,30 +2,31 @@
 -- KEYS[1]   meta        hash
 -- KEYS[2]   ready       zset
 -- KEYS[3]   prio        zset
--- KEYS[4]   lease       zset
--- KEYS[5]   dead        zset
--- KEYS[6]   expiry      zset
--- KEYS[7]   wake        zset
--- KEYS[8]   cold        string
--- KEYS[9]   events      stream
--- KEYS[10]  stats       hash
--- KEYS[11]  type_stats  hash
--- KEYS[12]  leased      hash
--- KEYS[13]  workers     hash
--- KEYS[14]  minutes     prefix
--- KEYS[15]  records     prefix
--- KEYS[16]  outputs     prefix
--- KEYS[17]  receipts    prefix
--- KEYS[18]  nudges      prefix
+-- KEYS[4]   delayed     zset
+-- KEYS[5]   lease       zset
+-- KEYS[6]   dead        zset
+-- KEYS[7]   expiry      zset
+-- KEYS[8]   wake        zset
+-- KEYS[9]   cold        string
+-- KEYS[10]  events      stream
+-- KEYS[11]  stats       hash
+-- KEYS[12]  type_stats  hash
+-- KEYS[13]  leased      hash
+-- KEYS[14]  workers     hash
+-- KEYS[15]  minutes     prefix
+-- KEYS[16]  records     prefix
+-- KEYS[17]  outputs     prefix
+-- KEYS[18]  receipts    prefix
+-- KEYS[19]  nudges      prefix
 -- ARGV[1]   owner       str
 -- ARGV[2]   cause       str   "evicted" | "died"
 -- ARGV[3]   exit        str   how the container ended, for the job, or ""
 -- ARGV[4]   from        int   rank in leases to go on from
 -- Returns   {"ok", revoked, next}    next: the rank to go on from, -1 at the end; looks at 1000 leases a call
-local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], lease = KEYS[4], dead = KEYS[5], expiry = KEYS[6],
-  wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], type_stats = KEYS[11], leased = KEYS[12],
-  workers = KEYS[13], minutes = KEYS[14], records = KEYS[15], outputs = KEYS[16], receipts = KEYS[17],
-  nudges = KEYS[18]}
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], dead = KEYS[6],
+  expiry = KEYS[7], wake = KEYS[8], cold = KEYS[9], events = KEYS[10], stats = KEYS[11], type_stats = KEYS[12],
+  leased = KEYS[13], workers = KEYS[14], minutes = KEYS[15], records = KEYS[16], outputs = KEYS[17],
+  receipts = KEYS[18], nudges = KEYS[19]}
 --- @include "open"
 --- @include "record_key"
 --- @include "remove_all"
@@ -37,7 +38,7 @@ local owner, died, from = ARGV[1], ARGV[2] == "died", tonumber(ARGV[4])
 local all, ids, records = redis.call("ZRANGE", K.lease, from, from + 999), {}, {}
 for i = 1, #all do
   local R = redis.call("HMGET", record_key(K.records, all[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
-    "cx", "e")
+    "f", "e")
   if R[7] == owner then
     ids[#ids + 1], records[#records + 1] = all[i], R
   end

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dockwork.core.states import State
 from dockwork.store.calls import CLAIM_BYTES, RESULT_BYTES
 from dockwork.store.memory_index import Index
-from dockwork.store.memory_queue import FOREVER, MemoryQueue, Record, Turn, earliest, pod_of
+from dockwork.store.memory_queue import ASIDE_MS, FOREVER, MemoryQueue, Record, Turn, earliest, pod_of
 from dockwork.store.protocol import Claim, Claimed, Outcome, Owner, Settlement, Verdict
 from dockwork.store.texts import encode_failure, fit_progress
 
@@ -27,6 +27,7 @@ class _Taking:
     left: int
     bytes: int = CLAIM_BYTES
     more: bool = False
+    suspect: str = ""
     claims: list[Claim] = field(default_factory=list)
 
 
@@ -54,9 +55,11 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
     if taking.claims:
         queue.leased[owner.pod] += len(taking.claims)
         turn.tally("claimed", len(taking.claims))
+    if taking.suspect:
+        queue.give_suspect(str(owner), taking.suspect, turn.ms)
     return Claimed(
         claims=tuple(taking.claims),
-        next_at_ms=earliest(due, ends, next_tick),
+        next_at_ms=earliest(due, ends, next_tick, turn.due),
         more=taking.more,
         refused=refused,
         now_ms=turn.ms,
@@ -99,19 +102,27 @@ def _take_from(turn: Turn, taking: _Taking, index: Index, low: int | None, high:
 
 
 def _look(turn: Turn, taking: _Taking, ids: Sequence[str]) -> tuple[list[Record], list[tuple[Record, State]]]:
-    """Sort the first of `ids` into those to take and those to drop; the byte limit may end it early."""
+    """Sort the first of `ids` into those to take and those to drop; the byte limit may end it early.
+
+    A suspect is taken while the worker runs no other; dropped as DELAYED, it waits until it may be alone.
+    """
+    queue, owner = turn.queue, str(taking.owner)
     taken: list[Record] = []
     dropped: list[tuple[Record, State]] = []
     for job_id in ids:
-        record = turn.queue.records[job_id]
+        record = queue.records[job_id]
+        is_suspect = queue.is_suspect(record)
         if record.cancel:
             dropped.append((record, State.CANCELLED))
         elif record.expires is not None and record.expires <= turn.ms:
             dropped.append((record, State.EXPIRED))
+        elif is_suspect and (taking.suspect or queue.has_suspect(owner, turn.ms)):
+            dropped.append((record, State.DELAYED))
         elif record.size > taking.bytes and (taking.claims or taken):
             break
         else:
             taking.bytes -= record.size
+            taking.suspect = taking.suspect or (job_id if is_suspect else "")
             taken.append(record)
     return taken, dropped
 
@@ -136,7 +147,10 @@ def _write_taken(
     if waits:
         turn.tally("wait_ms", waits)
     for record, state in dropped:
-        turn.drop(record, state)
+        if state is State.DELAYED:
+            turn.set_aside(record, ASIDE_MS)
+        else:
+            turn.drop(record, state)
 
 
 def bucket(ms: int) -> int:

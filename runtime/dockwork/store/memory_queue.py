@@ -28,6 +28,10 @@ _RECEIPTS = 16
 _RECEIPTS_MS = 600_000
 _NUDGES = 100
 _NUDGE_MS = 60_000
+ASIDE_MS = 1000
+_ASIDE_MOST_MS = 60_000
+#: How long a running suspect keeps others from its worker.
+_SUSPECT_MS = 600_000
 _OUT_OF_TIME = "out of time"
 
 
@@ -93,6 +97,11 @@ class Record:
             checkpoint=self.checkpoint,
         )
 
+    @property
+    def crashes(self) -> int:
+        """Deliveries that ended without an outcome; of a running job, as if this one did too."""
+        return self.deliveries - self.attempts
+
     def waiting_since(self) -> int:
         for at in (self.waits_since, self.due):
             if at is not None:
@@ -112,6 +121,7 @@ class Receipt:
 class _Receipts:
     expires: int
     calls: dict[int, Receipt] = field(default_factory=dict)
+    suspect: tuple[str, int] = ("", 0)
 
 
 class MemoryQueue:
@@ -196,12 +206,35 @@ class MemoryQueue:
         return receipts.calls.get(number) if receipts is not None and receipts.expires > ms else None
 
     def remember(self, owner: str, number: int, receipt: Receipt, ms: int) -> None:
-        receipts = self.receipts.get(owner)
-        if receipts is None or receipts.expires <= ms:
-            receipts = self.receipts[owner] = _Receipts(0)
+        receipts = self._receipts(owner, ms)
         receipts.expires = ms + _RECEIPTS_MS
         receipts.calls[number] = receipt
         receipts.calls.pop(number - _RECEIPTS, None)
+
+    def _receipts(self, owner: str, ms: int) -> _Receipts:
+        receipts = self.receipts.get(owner)
+        if receipts is None or receipts.expires <= ms:
+            receipts = self.receipts[owner] = _Receipts(ms + _RECEIPTS_MS)
+        return receipts
+
+    def deliveries_allowed(self, record: Record) -> int:
+        own = record.max_deliveries
+        return self.number("max_deliveries", 5) if own is None else own
+
+    def is_suspect(self, record: Record) -> bool:
+        """Whether a job may be what kills its workers: crashes ended two deliveries, or all but the last allowed."""
+        crashes = record.crashes
+        return crashes > 0 and crashes >= min(2, self.deliveries_allowed(record) - 1)
+
+    def has_suspect(self, owner: str, ms: int) -> bool:
+        """Whether this worker runs a suspect already."""
+        receipts = self.receipts.get(owner)
+        job_id, until = ("", 0) if receipts is None else receipts.suspect
+        record = self.records.get(job_id)
+        return until > ms and record is not None and record.state in RUNNING and record.owner == owner
+
+    def give_suspect(self, owner: str, job_id: str, ms: int) -> None:
+        self._receipts(owner, ms).suspect = job_id, ms + _SUSPECT_MS
 
     def forget_owner(self, owner: str) -> None:
         for kept in (self.workers, self.receipts, self.nudges):
@@ -254,6 +287,7 @@ class Turn:
     us, ms      the store's time, the same throughout the call
     run_id      of the store
     lease_ms    how long a claim of this call is safe
+    due         the first time until which this call postponed a job, not written yet
     """
 
     def __init__(self, queue: MemoryQueue, us: int, run_id: str) -> None:
@@ -262,7 +296,8 @@ class Turn:
         self.run_id = run_id
         self.lease_ms = queue.number("lease", 15_000)
         self.claimable = self.woken = 0
-        self._due: int | None = None
+        self.due: int | None = None
+        self._aside = 0
         self._notes: dict[tuple[str, str], list[str]] = {}
 
     # --- collecting, and the end
@@ -283,7 +318,7 @@ class Turn:
 
     def add_delayed(self) -> None:
         """A new first due time gets one marker, so that somebody sets a timer."""
-        due, self._due = self._due, None
+        due, self.due = self.due, None
         first = self.queue.first_due
         if due is not None and first is not None and first >= due:
             self.queue.wake.add("due", due)
@@ -331,8 +366,15 @@ class Turn:
         """Let a job wait until `due`."""
         record.state = State.DELAYED
         self.queue.delayed.add(record.id, due * _DUE_STEP + record.seq % _DUE_STEP)
-        self._due = due if self._due is None else min(self._due, due)
+        self.due = due if self.due is None else min(self.due, due)
         self.note(State.DELAYED, record.id, reason)
+
+    def set_aside(self, record: Record, delay: int) -> None:
+        """Let a suspect wait `delay` ms and a second longer than the one before it in this call."""
+        due = self.ms + delay + min(self._aside * ASIDE_MS, _ASIDE_MOST_MS)
+        self._aside += 1
+        record.due, record.waits_since, record.parked_type = due, None, ""
+        self.postpone(record, due, "suspect")
 
     def end_job(self, record: Record, state: State, *, size: int, reason: str = "", shift: int = 0) -> None:
         """Let a job enter an index of ended ones; `size` bytes of it stay."""
@@ -374,7 +416,7 @@ class Turn:
     ) -> bool:
         """End one delivery without an outcome; the caller has taken the lease away.
 
-        charge      the delivery counts, and the last allowed one buries the job
+        charge      the delivery counts: the last allowed one buries the job, the one before sets it aside
         back        it goes to the end, not to its old place
         Returns     whether it was buried
         """
@@ -383,17 +425,18 @@ class Turn:
         self.tally(f"interrupted:{cause}")
         if charge:
             self.note("stalled", record.id, cause)
-        was, allowed = record.state, record.max_deliveries
+        was = record.state
         record.owner, record.started = "", None
         record.interruptions += 1
-        if allowed is None:
-            allowed = self.queue.number("max_deliveries", 5)
-        if charge and record.deliveries >= allowed:
+        if charge and record.crashes >= self.queue.deliveries_allowed(record):
             self.to_dead(record, State.DEAD, "max_deliveries")
             return True
         record.deliveries -= not charge
-        record.waits_since = self.ms
-        self.place(record, self.next_seq() if back else record.seq, reason)
+        if charge and self.queue.is_suspect(record):
+            self.set_aside(record, min(ASIDE_MS << max(record.crashes - 2, 0), _ASIDE_MOST_MS))
+        else:
+            record.waits_since = self.ms
+            self.place(record, self.next_seq() if back else record.seq, reason)
         if record.expires is not None:
             if was is State.PROCESSING:
                 record.expires = None  # it was started in time; only the recovery is late
@@ -420,7 +463,9 @@ class Turn:
             self.queue.delayed.remove(job_id)
             if reason == "now":
                 record.waits_since = self.ms
-            self.place(record, self.next_seq(), reason)
+            # A suspect goes back to its old place: it waited to be alone, not to be later.
+            keeps_place = self.queue.is_suspect(record)
+            self.place(record, record.seq if keeps_place else self.next_seq(), reason)
         return len(ids)
 
     def promote_due(self, most: int) -> int:

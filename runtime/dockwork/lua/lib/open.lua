@@ -16,6 +16,7 @@ local function open(K)
     lease_ms = tonumber(meta[13]) or 15000, max_deliveries = tonumber(meta[14]) or 5,
     set = {}, ready = {}, prio = {}, delayed = {}, ended = {}, expiry = {}, unexpiry = {},
     stats = {}, types = {}, waits = {}, runs = {}, minute = {}, leased = {}, groups = {}, order = {}, claimable = 0,
+    aside = 0,
   }
   S.before = {S.seq, S.bytes, S.kept, S.kept_completed, S.parked}
   if meta[1] and meta[1] ~= "1" then

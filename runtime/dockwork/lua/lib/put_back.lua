@@ -6,10 +6,12 @@
 --- @include "place"
 --- @include "to_dead"
 --- @include "pod_of"
+--- @include "is_suspect"
+--- @include "set_aside"
 -- Ends one delivery without an outcome; the caller has taken the lease away. `R` is the record's fields n, p,
--- q, v, mv, i, w, b, x, s, cx in that order. how: cause (the interruption counted), charge (the delivery
--- counts, and the last allowed one buries), stalled (an event of that name first), back (a new seq), reason.
--- Answers "returned", "buried" or "gone".
+-- q, v, mv, i, w, b, x, s, f in that order. how: cause (the interruption counted), charge (the delivery counts:
+-- the last allowed one buries, one before sets the job aside as a suspect), stalled (an event of that name first),
+-- back (a new seq), reason. Answers "returned", "buried" or "gone".
 local function put_back(K, S, id, R, how)
   if not R[10] then
     tally(S.stats, "orphans", 1)
@@ -23,7 +25,9 @@ local function put_back(K, S, id, R, how)
   if how.stalled then
     note(S, "stalled", id, how.cause)
   end
-  if how.charge and deliveries >= (tonumber(R[5]) or S.max_deliveries) then
+  -- A delivery that ended as a failed attempt is charged by the limit of attempts, not by this one.
+  local crashes = deliveries - (tonumber(R[11]) or 0)
+  if how.charge and crashes >= (tonumber(R[5]) or S.max_deliveries) then
     redis.call("HDEL", key, "w", "t")
     to_dead(K, S, id, "dead", "max_deliveries", tonumber(R[8]) or 0,
       {"i", whole((tonumber(R[6]) or 0) + 1)})
@@ -38,10 +42,13 @@ local function put_back(K, S, id, R, how)
     S.seq = S.seq + 1
     seq = S.seq
   end
-  local state = place(S, id, tonumber(R[2]) or 0, seq, how.reason)
   redis.call("HDEL", key, "w", "t")
-  redis.call("HSET", key, "s", state, "q", whole(seq), "r", S.now, "v", whole(deliveries),
-    "i", whole((tonumber(R[6]) or 0) + 1), "m", "1")
+  redis.call("HSET", key, "q", whole(seq), "v", whole(deliveries), "i", whole((tonumber(R[6]) or 0) + 1), "m", "1")
+  if how.charge and is_suspect(S, crashes, R[5]) then
+    set_aside(S, key, id, seq, math.min(1000 * 2 ^ math.max(crashes - 2, 0), 60000))
+  else
+    redis.call("HSET", key, "s", place(S, id, tonumber(R[2]) or 0, seq, how.reason), "r", S.now)
+  end
   if R[9] then
     if R[10] == "processing" then
       -- It was started in time; only the recovery is late.

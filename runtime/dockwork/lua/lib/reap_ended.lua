@@ -21,7 +21,7 @@ local function reap_ended(K, S, run_id, most)
   local records = {}
   for i = 1, #ids do
     records[i] = redis.call("HMGET", record_key(K.records, ids[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
-      "cx", "e")
+      "f", "e")
   end
   remove_all(K.lease, ids)
   S.wrote = true

@@ -44,8 +44,12 @@ local function take(K, S, W)
     add_all(K.lease, T.leases)
     tally(S.leased, W.pod, count)
     tally(S.stats, "claimed", count)
+    if type(T.suspect) == "string" then
+      -- Beside the receipts, which each claim keeps for as long.
+      redis.call("HSET", record_key(K.receipts, W.owner), "suspect", whole(S.ms + 600000) .. " " .. T.suspect)
+    end
   end
-  local next_at = earliest(earliest(due, ends), S.next_tick)
+  local next_at = earliest(earliest(earliest(due, ends), S.next_tick), S.due)
   local head = {next_at and whole(next_at) or false, T.more and 1 or 0, refused, S.revision}
   for i = 1, count do
     head[4 + i] = T.rows[i]

@@ -4,6 +4,7 @@
 --- @include "note"
 --- @include "bucket"
 --- @include "to_dead"
+--- @include "set_aside"
 -- Leases the jobs of T.taken and ends those of T.dropped, which the caller has taken out of their index.
 local function write_taken(K, S, W, T)
   local now_epoch, expires = whole(S.us), whole(S.ms + S.lease_ms)
@@ -43,6 +44,9 @@ local function write_taken(K, S, W, T)
     local id, R, why = T.dropped[i][1], T.dropped[i][2], T.dropped[i][3]
     if why == "gone" then
       tally(S.stats, "orphans", 1)
+    elseif why == "suspect" then
+      local key = record_key(K.records, id)
+      set_aside(S, key, id, tonumber(redis.call("HGET", key, "q")), 1000)
     else
       if R[10] then
         S.unexpiry[#S.unexpiry + 1] = id
