@@ -60,6 +60,8 @@ def configure_logging(level: str, stream: TextIO | None = None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("dockwork_operator").setLevel(level.upper())
+    # kopf warns at each start that signals are not its business in a thread; that is as we want it.
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)
 
 
 def _trace(error: BaseException) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from dockwork_operator.errors import NotLeading
+from dockwork_operator.kube.client import Object
 from dockwork_operator.kube.credentials import Login
-from dockwork_operator.kube.resources import BUDGETS, NETWORK_POLICIES, ObjectKey, Resource
+from dockwork_operator.kube.resources import BUDGETS, DEPLOYMENTS, NETWORK_POLICIES, ObjectKey, Resource
 from dockwork_operator.logs import configure_logging
 from dockwork_operator.process import Operator
 from support.faults import FaultyProxy
@@ -65,6 +69,55 @@ async def test_a_write_whose_answer_is_lost_ends_the_same(
         await shop.queue()
         await is_as_declared(shop)
         assert fault.hits == 1
+
+
+@pytest.mark.covers("OP-074", "OP-101")
+async def test_a_process_that_dies_after_any_action_is_followed_by_one_that_ends_the_same(
+    shop: Cluster,
+) -> None:
+    """The first process may write n times and then never again; the second finds what it left."""
+    async with running(settings_for(shop.namespace), shop.login):
+        await shop.queue("whole")
+        whole = await children_of(shop, "whole")
+    for allowed in range(1, 7):
+        name = f"dies-after-{allowed}"
+        async with running(settings_for(shop.namespace), shop.login) as operator:
+            writes = itertools.count(1)
+            leads = operator.kube.guard
+            last = asyncio.Event()
+
+            def guard(
+                writes: Iterator[int] = writes,
+                leads: Callable[[], None] = leads,
+                last: asyncio.Event = last,
+                allowed: int = allowed,
+            ) -> None:
+                leads()
+                if next(writes) > allowed:
+                    last.set()
+                    raise NotLeading("this process is dead")
+
+            operator.kube.guard = guard
+            await shop.queue(name)
+            async with asyncio.timeout(60):
+                await last.wait()
+        async with running(settings_for(shop.namespace), shop.login):
+            assert await children_of(shop, name) == whole, f"after {allowed} writes"
+
+
+async def children_of(shop: Cluster, name: str) -> list[Object]:
+    """The specs of the three children once the Queue is ready, without what bears its name."""
+    await shop.wait_deployment(f"{name}-worker", replicas=0)
+    await shop.run_pods(0, f"{name}-worker")
+    await shop.wait_condition("Ready", "True", name=name)
+    await shop.wait_condition("Degraded", "False", name=name)
+    specs: list[Object] = []
+    for resource in (DEPLOYMENTS, BUDGETS, NETWORK_POLICIES):
+        raw = await until_async(lambda resource=resource: shop.get(resource, f"{name}-worker"), within=60)
+        assert raw is not None
+        text = json.dumps(raw["spec"]).replace(name, "NAME")
+        specs.append(json.loads(re.sub(r'("dockwork.dev/template-hash": )"[0-9a-f]+"', r'\1"HASH"', text)))
+    return specs
 
 
 @pytest.mark.covers("OP-101")

@@ -204,3 +204,15 @@ async def test_access_that_is_lost_ends_the_process(
         assert "access was lost" in operator.failure
     finally:
         await proxy.stop()
+
+
+@pytest.mark.covers("OP-311")
+async def test_in_cluster_mode_a_namespace_needs_no_mention(
+    cluster: Cluster, proxy: FaultyProxy, tmp_path: Path
+) -> None:
+    settings = settings_for(cluster.namespace, namespaces=("*",))
+    async with running(settings, login_of(proxy.kubeconfig(tmp_path))):
+        await cluster.queue()
+        await cluster.wait_condition("Accepted", "False", "SecretNotFound")
+        assert "GET /apis/dockwork.dev/v1alpha1/queues" in proxy.paths("")
+        assert not [path for path in proxy.paths("GET .*/queues$") if "/namespaces/" in path]

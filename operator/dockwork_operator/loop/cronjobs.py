@@ -147,12 +147,12 @@ class CronJobReconciler:
         """Take the schedules of former objects of this name out of Redis; what fails is left to the sweep."""
         known = self._kept_in.get(key, {})
         for uid in [uid for uid in known if uid != keep]:
-            for ledger in known.pop(uid).values():
+            for ref, last in known.pop(uid).items():
+                # The Queue's Redis may have another address by now; a Queue that is gone too has the last one.
+                ledger = self._observer.ledger_of(ref) or last
                 with contextlib.suppress(DockworkError):
                     await ledger.store.unplan(ledger.queue, uid)
-                    log.info(
-                        "unplanned", object=str(key), queue=str(ledger.queue), reason="the CronJob is gone"
-                    )
+                    log.info("unplanned", object=str(key), queue=str(ref), reason="the CronJob is gone")
         if not keep:
             self._kept_in.pop(key, None)
 

@@ -214,7 +214,8 @@ def try_again(parts: Parts, key: ObjectKey, generation: int, failure: ApplyFailu
 
 
 def log_failure(key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
-    log.warning(
+    """A conflict is nothing to worry about: somebody wrote first, and the next look sees it."""
+    (log.debug if failure.kind is FailureKind.CONFLICT else log.warning)(
         "apply_failed",
         object=str(key),
         generation=generation,

@@ -17,6 +17,8 @@ from dockwork_operator.observe.links import RedisLink, RedisLinks
 
 log = EventLog(__name__)
 
+#: Seconds between two looks at the tasks; /livez counts on it.
+LOOK_AROUND = 5.0
 #: Seconds before a lost subscription to wakes is tried again. A lost wake costs one tick, no job.
 WAKES_AGAIN = 1.0
 
@@ -56,7 +58,7 @@ class Rounds:
                 self._revive()
                 await self._links.close_unused()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._every):
+                    async with asyncio.timeout(min(self._every, LOOK_AROUND)):
                         await stop.wait()
         finally:
             for tasks in self._tasks.values():

@@ -87,10 +87,6 @@ class RedisLink:
         self.store: Store = RedisStore(settings, ca_file=self._ca_file, client_name="dockwork-operator")
         self.unused_since: float | None = None
 
-    async def open(self) -> None:
-        with contextlib.suppress(DockworkError):
-            await self.store.open()
-
     async def close(self) -> None:
         with contextlib.suppress(DockworkError, asyncio.CancelledError):
             await self.store.close()
@@ -204,13 +200,12 @@ class RedisLinks:
     def __iter__(self) -> Iterator[RedisLink]:
         return iter(tuple(self._links.values()))
 
-    async def link(self, key: ObjectKey, target: RedisTarget) -> RedisLink:
-        """The link of `target`, from now on also the one of `key`. Raises InvalidUrl."""
+    def link(self, key: ObjectKey, target: RedisTarget) -> RedisLink:
+        """The link of `target`, from now on also the one of `key`; it connects at the first look. Raises InvalidUrl."""
         link = self._links.get(target)
         if link is None:
             link = RedisLink(target, self._metrics, self._now_ms)
             self._links[target] = link
-            await link.open()
             self.opened(link)
         if (old := self._of.get(key)) is not link:
             self._leave(key, old)

@@ -101,7 +101,7 @@ class QueueObserver:
             self._links.forget(key)
             return found, RedisSeen(asked=False), None
         try:
-            link = await self._links.link(key, found)
+            link = self._links.link(key, found)
         except InvalidUrl as error:
             self._links.forget(key)
             self._secrets.forget(key.namespace, queue.spec.redis)
