@@ -10,6 +10,7 @@ import builtins
 import resource
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from dockwork import clock
@@ -452,7 +453,8 @@ class MemoryStore(MemoryBase):
             after = data.last_event if since == "$" else event_id(since)
         while True:
             with self._lock:
-                found = [event for event in data.events if event_id(event.id) > after][:_EVENTS_AT_ONCE]
+                news = takewhile(lambda event: event_id(event.id) > after, reversed(data.events))
+                found = list(news)[::-1][:_EVENTS_AT_ONCE]
                 left = until - clock.monotonic()
                 if found or left <= 0:
                     return found
