@@ -45,7 +45,7 @@ from dockwork_operator.settings import Settings
 log = EventLog(__name__)
 
 STATUS_WRITES_PER_SECOND = 10.0
-CRDS_EVERY = 5.0
+CRDS_EVERY = 2.0
 #: Ends of all watches in so many seconds after which a new process is tried.
 ENDS_AT_MOST, ENDS_WITHIN = 5, 300.0
 #: Seconds that the watches get to close their connections.

@@ -30,7 +30,7 @@ async def ask(operator: Operator, path: str) -> tuple[int, str]:
 async def test_it_waits_for_its_crds_and_is_not_ready_until_then(
     cluster: Cluster, proxy: FaultyProxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    missing = proxy.fail(404, "GET", "/apis/dockwork.dev/v1alpha1$", times=2)
+    missing = proxy.fail(404, "GET", "/apis/dockwork.dev/v1alpha1$", times=1)
     operator = Operator(settings_for(cluster.namespace), login_of(proxy.kubeconfig(tmp_path)))
     task = asyncio.create_task(operator.run())
     try:
