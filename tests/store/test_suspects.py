@@ -11,7 +11,7 @@ from dockwork.core.states import State
 from dockwork.store.protocol import NewJob, Outcome, Owner, QueueConfig, RevokeCause, Settlement
 from support.crashes import Fleet, Plan
 from support.redis_server import RedisServer
-from support.store_world import ANN, BOB, RedisWorld, World, a_beat, a_failure, a_job
+from support.store_world import ANN, BOB, Job, RedisWorld, World, a_beat, a_failure, a_job
 from support.worker_app import app as declared
 from support.workers import NAME, Process
 from support.workers import World as Workers
@@ -206,3 +206,20 @@ async def test_nine_jobs_complete_beside_one_that_ends_the_process(workers: Work
 
     assert {view.state for view in views} == {State.COMPLETED}
     assert worker.receipts().count("ends_its_process began") == 3
+
+
+@pytest.mark.covers("RT-134")
+async def test_parked_suspects_are_separated_too(world: World) -> None:
+    await suspects(world, a_job("a"), a_job("b"))
+    for _ in range(2):
+        await world.end(await world.claim_one(), Outcome.PARKED, park_type="t@h")
+        await world.advance(3)
+    assert [job.id for job in (await world.picture())[State.PARKED]] == ["a", "b"]
+
+    assert [claim.job_id for claim in (await world.claim(5, BOB, ["t@h"])).claims] == ["a"]
+    assert await world.picture() == {
+        State.ACTIVE: [Job("a", State.ACTIVE, deliveries=3, interruptions=2, owner=str(BOB))],
+        State.DELAYED: [Job("b", State.DELAYED, deliveries=2, interruptions=2)],
+    }
+    await world.advance(3)
+    assert [claim.job_id for claim in (await world.claim(5)).claims] == ["b"]
