@@ -20,6 +20,7 @@ from dockwork_operator.models.conditions import StatusCondition
 UNAVAILABLE_AFTER = timedelta(minutes=3)
 SAFE_POLICY = "noeviction"
 SAFE_MEMORY_PERCENT = 80
+MOST_SKEW_MS = 1000
 _LONGEST = 1024
 
 
@@ -257,6 +258,12 @@ def _redis_safe(s: Situation) -> Verdict | None:
     if server.memory_percent > SAFE_MEMORY_PERCENT:
         return _false(
             Reason.MEMORY_HIGH, f"over {SAFE_MEMORY_PERCENT} % of maxmemory is used; enqueues fail at 100 %"
+        )
+    if abs(s.redis.skew_ms) > MOST_SKEW_MS:
+        side = "ahead of" if s.redis.skew_ms > 0 else "behind"
+        return _false(
+            Reason.CLOCK_SKEW,
+            f"Redis TIME is over 1 s {side} the operator's clock; Redis TIME decides when jobs and ticks are due",
         )
     return _true(Reason.SAFE)
 

@@ -266,6 +266,7 @@ class RedisSeen:
     """A sample, or why there is none. `message` carries no credential.
 
     asked          False: nobody asked in this reconcile (no Secret, or the spec was refused)
+    skew_ms        Redis TIME minus the operator's clock, as far as the time of the look cannot explain it
     """
 
     sample: SampleSeen | None = None
@@ -273,6 +274,7 @@ class RedisSeen:
     message: str = ""
     server: ServerSeen | None = None
     asked: bool = True
+    skew_ms: int = 0
 
 
 # --- everything --------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ class RedisLink:
 
     async def _look(self, requests: Mapping[ObjectKey, SampleRequest]) -> tuple[ObjectKey, ...]:
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        began, began_ms = loop.time(), self._now_ms()
         try:
             async with asyncio.timeout(ROUND_LIMIT):
                 await self._look_at_server(began)
@@ -152,11 +152,9 @@ class RedisLink:
         self._failed_at = self._cause_at = float("-inf")
         self._metrics.redis_up.labels(self.name).set(1)
         self._metrics.redis_seconds.labels(self.name).observe(loop.time() - began)
+        ended_ms = self._now_ms()
         for key, answer in zip(requests, answers, strict=True):
-            self._looks[key] = self._seen(answer)
-        times = [answer.time_ms for answer in answers if isinstance(answer, Sample)]
-        if times:
-            self._metrics.clock_skew.labels(self.name).set((times[-1] - self._now_ms()) / 1000)
+            self._looks[key] = self._seen(answer, began_ms, ended_ms)
         return tuple(requests)
 
     def _failed(self, requests: Mapping[ObjectKey, SampleRequest], error: BaseException, at: float) -> None:
@@ -178,12 +176,14 @@ class RedisLink:
             self._server = server_seen(await self.store.server())
             self._server_at = now
 
-    def _seen(self, answer: Sample | DockworkError) -> RedisSeen:
+    def _seen(self, answer: Sample | DockworkError, began_ms: int, ended_ms: int) -> RedisSeen:
         if isinstance(answer, DockworkError):
             return failure_of(answer, self.name)
         if self._server is not None and answer.run_id != self._server.run_id:
             self._server_at = float("-inf")
-        return RedisSeen(sample=sample_seen(answer), server=self._server)
+        skew = skew_ms(answer.time_ms, began_ms, ended_ms)
+        self._metrics.clock_skew.labels(self.name).set(skew / 1000)
+        return RedisSeen(sample=sample_seen(answer), server=self._server, skew_ms=skew)
 
 
 class RedisLinks:
@@ -236,6 +236,11 @@ class RedisLinks:
             link.forget(key)
             if not link.keys:
                 link.unused_since = asyncio.get_running_loop().time()
+
+
+def skew_ms(time_ms: int, began_ms: int, ended_ms: int) -> int:
+    """How far Redis TIME lies outside of the look that read it, by our clock; within it, nothing can be said."""
+    return min(time_ms - began_ms, 0) or max(time_ms - ended_ms, 0)
 
 
 def failure_of(error: BaseException, name: str) -> RedisSeen:

@@ -118,6 +118,16 @@ ROWS = (
         says={"RedisSafe": ("False", "MemoryHigh")},
     ),
     Row(
+        name="unsafe Redis: clock",
+        world=a_world(QUEUE, redis=replace(redis(), server=ServerSeen(version="7"), skew_ms=-1500)),
+        says={"RedisSafe": ("False", "ClockSkew")},
+    ),
+    Row(
+        name="a clock that is nearly right",
+        world=a_world(QUEUE, redis=replace(redis(), server=ServerSeen(version="7"), skew_ms=900)),
+        says={"RedisSafe": ("True", "Safe")},
+    ),
+    Row(
         name="new, children being made",
         world=a_world(QUEUE, deployment=None, children=()),
         ready=False,

@@ -13,7 +13,7 @@ from dockwork.errors import (
     StoreUnavailable,
 )
 from dockwork_operator.decide.seen import RedisFailure
-from dockwork_operator.observe.links import address, failure_of, server_seen
+from dockwork_operator.observe.links import address, failure_of, server_seen, skew_ms
 from dockwork_operator.observe.secrets import RedisTarget
 
 
@@ -76,3 +76,11 @@ def test_a_version_is_old_or_not(facts: dict[str, object], too_old: str) -> None
 def test_memory_is_a_share_of_the_maximum_if_there_is_one() -> None:
     assert server_seen({"version": "7.2.5", "used_memory": 81, "maxmemory": 100}).memory_percent == 81
     assert server_seen({"version": "7.2.5", "used_memory": 81, "maxmemory": 0}).memory_percent == 0
+
+
+@pytest.mark.covers("OP-255")
+@pytest.mark.parametrize(
+    ("time_ms", "skew"), [(1000, 0), (1400, 0), (2000, 0), (2001, 1), (9000, 7000), (400, -600)]
+)
+def test_a_slow_look_is_no_skew(time_ms: int, skew: int) -> None:
+    assert skew_ms(time_ms, 1000, 2000) == skew
