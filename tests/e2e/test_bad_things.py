@@ -55,7 +55,7 @@ def test_handlers_that_raise_hang_or_end_the_process_harm_only_their_own_job(
 
     until(buried, within=180, every=1, what="the bad jobs are dead letters")
     reasons = {name: producer.job("naughty", job_id).reason for name, job_id in bad.items()}  # type: ignore[union-attr]
-    assert reasons["exits"] == "max_deliveries"
+    assert reasons["exits"].startswith("max_deliveries")
     assert producer.job("naughty", bad["raises"]).attempts == 3  # type: ignore[union-attr]
     assert set(redis_of.counts("naughty", "ended")) == set(good)
     house.delete("naughty")

@@ -110,7 +110,9 @@ async def test_limits_refuse_what_exceeds_them_and_say_by_how_much(world: World)
     assert [totals[f"rejected:{reason}"] for reason in ("payload", "timeout", "depth")] == [1, 1, 1]
     await world.enqueue(a_job("large", envelope=b"x" * 41), "c")
     totals = await world.totals()
-    assert [totals[f"rejected:{reason}"] for reason in ("payload", "depth")] == [2, 2], "all of a call refused"
+    assert [totals[f"rejected:{reason}"] for reason in ("payload", "depth")] == [2, 2], (
+        "all of a call refused"
+    )
 
 
 async def test_depth_and_bytes_count_jobs_that_have_not_ended(world: World) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from dockwork.store.redis import RedisStore
-
 from dockwork import App
 from dockwork.core.keys import QueueName
 from dockwork.store.protocol import JobView, QueueStats
+from dockwork.store.redis import RedisStore
 
 
 class Producer:

@@ -210,7 +210,7 @@ class Jobs(ApiModel):
     max_attempts: Annotated[int, Whole(1, 100)] = 4
     """Failed runs after which a job is a dead letter."""
     max_deliveries: Annotated[int, Whole(1, 100)] = 5
-    """Claims after which a job that keeps killing its worker is a dead letter."""
+    """How many crashes of its worker a job may see before it becomes a dead letter."""
     backoff: JobBackoff = JobBackoff()
     """How long a failed job waits for its next attempt."""
 
