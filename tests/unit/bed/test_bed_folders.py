@@ -14,14 +14,14 @@ from support.waiting import until
 
 MOUNTS = """\
 /dev/vda / ext4 rw 0 0
-proc /work/half/proc proc rw 0 0
-tmpfs /work/half/sys/fs/a\\040b tmpfs rw 0 0
-tmpfs /work/half2/run tmpfs rw 0 0
+proc /srv/half/proc proc rw 0 0
+tmpfs /srv/half/sys/fs/a\\040b tmpfs rw 0 0
+tmpfs /srv/half2/run tmpfs rw 0 0
 """
 
 
 def test_mounts_are_found_deepest_first_and_only_below_the_folder() -> None:
-    assert mounts_below(Path("/work/half"), MOUNTS) == ["/work/half/sys/fs/a b", "/work/half/proc"]
+    assert mounts_below(Path("/srv/half"), MOUNTS) == ["/srv/half/sys/fs/a b", "/srv/half/proc"]
 
 
 def test_a_folder_is_renewed(tmp_path: Path) -> None:
