@@ -23,6 +23,7 @@ from dockwork.store.protocol import JobView
 from dockwork.store.redis import RedisStore
 from dockwork.worker.worker import Worker
 from support.waiting import until, until_async
+from support.worker_app import app as declared
 
 QUEUE = "work"
 NAME = QueueName("default", QUEUE)
@@ -41,6 +42,11 @@ class World:
     def an_app(self) -> App:
         """Another app on the same queue: another version of the code."""
         return App("tests", store=lambda: RedisStore(self.url, lease=self.lease))
+
+    async def declared(self, type_: str, **arguments: object) -> str:
+        """The id of a new job of the processes' app, with the options of its type."""
+        item = declared.registry[type_].options().item(**arguments)
+        return (await self.app.submit(item)).id
 
     @asynccontextmanager
     async def worker(

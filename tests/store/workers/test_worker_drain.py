@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,28 +11,7 @@ import pytest
 from dockwork.core.states import State
 from support.redis_server import RedisServer
 from support.waiting import until
-from support.worker_app import app as declared
 from support.workers import NAME, Process, World, probe
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def world(server: RedisServer) -> AsyncIterator[World]:
-    server.flush()
-    world = World(server.url)
-    yield world
-    await world.close()
-
-
-async def enqueue(world: World, type_: str, **arguments: object) -> str:
-    """A job of the processes' app, with the options of its type."""
-    item = declared.registry[type_].options().item(**arguments)
-    return (await world.app.submit(item)).id
 
 
 def draining(seconds: float, **more: str) -> dict[str, str]:
@@ -45,7 +23,7 @@ async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: Worl
     release = tmp_path / "release"
     port = 21220
     environ = draining(30, DOCKWORK_PROBE_ADDR=f"127.0.0.1:{port}")
-    ids = [await enqueue(world, kind, path=str(release)) for kind in ("until_file", "thread_until_file")]
+    ids = [await world.declared(kind, path=str(release)) for kind in ("until_file", "thread_until_file")]
     with Process(world.url, tmp_path, lease=1, environ=environ) as worker:
         worker.until_receipt("until_file began")
         worker.until_receipt("thread_until_file began")
@@ -54,7 +32,7 @@ async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: Worl
         worker.until_log("draining")
         assert probe(port, "/readyz") == (503, "draining\n")
         assert probe(port, "/livez") == (200, "ok\n")
-        late = await enqueue(world, "quick", n=1)
+        late = await world.declared("quick", n=1)
         began = await world.store.ping()
         while (
             await world.store.ping() < began + 2500
@@ -86,7 +64,7 @@ async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: Worl
 async def test_what_still_runs_at_the_deadline_is_put_back_uncharged(
     world: World, tmp_path: Path, kind: str, arguments: dict[str, object], began: str
 ) -> None:
-    job = await enqueue(world, kind, **arguments)
+    job = await world.declared(kind, **arguments)
     with Process(world.url, tmp_path, lease=2, environ=draining(2)) as worker:
         worker.until_receipt(began)
         signalled = await world.store.ping()
@@ -105,11 +83,11 @@ async def test_what_still_runs_at_the_deadline_is_put_back_uncharged(
 @pytest.mark.covers("RT-111", "RT-112")
 async def test_put_back_jobs_keep_their_place_or_go_to_the_end(world: World, tmp_path: Path) -> None:
     for requeue, expected in (("front", 0), ("back", 2)):
-        ids = [await enqueue(world, "until_file", path="/nowhere")]
+        ids = [await world.declared("until_file", path="/nowhere")]
         environ = draining(1, DOCKWORK_DRAIN_REQUEUE=requeue, DOCKWORK_QUEUES="work=1")
         with Process(world.url, tmp_path, name=requeue, environ=environ) as worker:
             worker.until_receipt("until_file began")
-            ids += [await enqueue(world, "quick", n=n) for n in (1, 2)]
+            ids += [await world.declared("quick", n=n) for n in (1, 2)]
             worker.signal(signal.SIGTERM)
             assert worker.wait() == 0
         waiting = [view.id for view in await world.store.list(NAME, State.READY)]
@@ -121,7 +99,7 @@ async def test_put_back_jobs_keep_their_place_or_go_to_the_end(world: World, tmp
 
 @pytest.mark.covers("RT-116")
 async def test_a_second_signal_puts_back_at_once_and_a_third_is_ignored(world: World, tmp_path: Path) -> None:
-    job = await enqueue(world, "until_file", path="/nowhere")
+    job = await world.declared("until_file", path="/nowhere")
     with Process(world.url, tmp_path, environ=draining(60)) as worker:
         worker.until_receipt("until_file began")
         signalled = await world.store.ping()
@@ -138,7 +116,7 @@ async def test_a_second_signal_puts_back_at_once_and_a_third_is_ignored(world: W
 
 @pytest.mark.covers("RT-015", "RT-016")
 async def test_a_polite_handler_saves_its_place_and_is_put_back_at_once(world: World, tmp_path: Path) -> None:
-    job = await enqueue(world, "polite")
+    job = await world.declared("polite")
     with Process(world.url, tmp_path, name="first", environ=draining(60)) as worker:
         worker.until_receipt("polite began None")
         worker.signal(signal.SIGTERM)
@@ -155,7 +133,7 @@ async def test_a_polite_handler_saves_its_place_and_is_put_back_at_once(world: W
 async def test_with_redis_down_a_drain_ends_by_its_deadline_and_says_so(tmp_path: Path) -> None:
     with RedisServer(aof=True) as server:
         world = World(server.url, lease=timedelta(seconds=2))
-        job = await enqueue(world, "until_file", path="/nowhere")
+        job = await world.declared("until_file", path="/nowhere")
         with Process(server.url, tmp_path, lease=2, environ=draining(3)) as worker:
             worker.until_receipt("until_file began")
             server.kill()

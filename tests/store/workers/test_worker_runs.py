@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,23 +16,8 @@ from dockwork.core.jobs import StopReason
 from dockwork.core.states import State
 from dockwork.store.protocol import NewJob, Outcome, Owner, QueueConfig, Settlement
 from dockwork.worker import executor
-from support.redis_server import RedisServer
 from support.waiting import until, until_async
 from support.workers import NAME, QUEUE, World
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def world(server: RedisServer) -> AsyncIterator[World]:
-    server.flush()
-    world = World(server.url)
-    yield world
-    await world.close()
 
 
 @pytest.mark.covers("RT-104")

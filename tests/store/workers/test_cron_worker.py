@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 
 import pytest
@@ -14,25 +13,10 @@ from dockwork.core.codec import Envelope, seal
 from dockwork.core.cron import Calendar, parse_schedule, tzdata_version
 from dockwork.store.protocol import CronEntry, NewJob
 from dockwork.worker import upkeep
-from support.redis_server import RedisServer
 from support.waiting import until_async
 from support.workers import NAME, QUEUE, World
 
 UID = "0b5e"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def world(server: RedisServer) -> AsyncIterator[World]:
-    server.flush()
-    world = World(server.url)
-    yield world
-    await world.close()
 
 
 def an_entry(calendar: Calendar | None = None) -> CronEntry:

@@ -5,45 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from dockwork.core.states import State
-from support.redis_server import RedisServer
 from support.waiting import until, until_async
-from support.worker_app import app as declared
 from support.workers import NAME, Process, World, probe
 
 LEASE = 1.5
 CONTAINER = {"DOCKWORK_POD_UID": "pod-1", "DOCKWORK_CONTAINER": "worker"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-async def world(server: RedisServer) -> AsyncIterator[World]:
-    server.flush()
-    world = World(server.url)
-    yield world
-    await world.close()
-
-
-async def enqueue(world: World, type_: str, **arguments: object) -> str:
-    """A job of the processes' app, with the options of its type."""
-    item = declared.registry[type_].options().item(**arguments)
-    return (await world.app.submit(item)).id
-
-
 @pytest.mark.covers("RT-120")
 async def test_what_a_killed_worker_ran_runs_again_when_its_leases_end(world: World, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    ids = [await enqueue(world, "until_file", path=str(release)) for _ in range(4)]
+    ids = [await world.declared("until_file", path=str(release)) for _ in range(4)]
     with (
         Process(world.url, tmp_path, name="first", lease=LEASE) as first,
         Process(world.url, tmp_path, name="second", lease=LEASE) as second,
@@ -69,13 +46,13 @@ async def test_what_a_killed_worker_ran_runs_again_when_its_leases_end(world: Wo
 @pytest.mark.covers("RT-120")
 async def test_a_second_worker_takes_nothing_that_runs(world: World, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    ids = [await enqueue(world, "until_file", path=str(release)) for _ in range(3)]
+    ids = [await world.declared("until_file", path=str(release)) for _ in range(3)]
     with Process(world.url, tmp_path, name="first", lease=LEASE, environ=CONTAINER) as first:
         first.until_receipt("until_file began", count=3)
         # Another container of the same pod: a neighbour, not a successor.
         other = {"DOCKWORK_POD_UID": "pod-1", "DOCKWORK_CONTAINER": "canary"}
         with Process(world.url, tmp_path, name="second", lease=LEASE, environ=other) as second:
-            quick = await enqueue(world, "quick", n=1)
+            quick = await world.declared("quick", n=1)
             await world.until(quick, State.COMPLETED)
             began = await world.store.ping()
             await until_async(lambda: _passed(world, began + int(LEASE * 2000)))
@@ -91,7 +68,7 @@ async def test_a_second_worker_takes_nothing_that_runs(world: World, tmp_path: P
 @pytest.mark.covers("RT-120")
 async def test_a_process_in_the_same_container_takes_over_at_once(world: World, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    job = await enqueue(world, "until_file", path=str(release))
+    job = await world.declared("until_file", path=str(release))
     with Process(world.url, tmp_path, name="first", lease=60, environ=CONTAINER) as first:
         first.until_receipt("until_file began")
         first.kill()
@@ -108,7 +85,7 @@ async def test_a_process_in_the_same_container_takes_over_at_once(world: World, 
 async def test_a_job_that_kills_its_worker_is_buried_and_the_rest_is_unharmed(
     world: World, tmp_path: Path
 ) -> None:
-    poison = await enqueue(world, "kills_its_worker")
+    poison = await world.declared("kills_its_worker")
     codes = []
     for number in range(2):
         worker = Process(world.url, tmp_path, name=f"w{number}", lease=60, environ=CONTAINER)
@@ -116,7 +93,7 @@ async def test_a_job_that_kills_its_worker_is_buried_and_the_rest_is_unharmed(
             codes.append(worker.wait())
     with Process(world.url, tmp_path, name="last", lease=60, environ=CONTAINER) as worker:
         view = await world.until(poison, State.DEAD)
-        quick = await enqueue(world, "quick", n=1)
+        quick = await world.declared("quick", n=1)
         await world.until(quick, State.COMPLETED)
 
     assert codes == [3, 3]
@@ -135,7 +112,7 @@ async def test_a_handler_that_blocks_the_loop_for_three_leases_keeps_its_job(
         Process(world.url, tmp_path, name="second", lease=LEASE) as second,
     ):
         second.signal(signal.SIGSTOP)
-        job = await enqueue(world, "block_loop", seconds=3 * LEASE + 0.5)
+        job = await world.declared("block_loop", seconds=3 * LEASE + 0.5)
         first.until_receipt("block_loop began")
         assert probe(port, "/livez") == (200, "ok\n")
         until(lambda: probe(port, "/readyz")[0] == 503, within=LEASE)
@@ -154,7 +131,7 @@ async def test_a_handler_that_blocks_the_loop_for_three_leases_keeps_its_job(
 @pytest.mark.covers("RT-103")
 async def test_a_job_of_several_leases_runs_once(world: World, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    job = await enqueue(world, "thread_until_file", path=str(release))
+    job = await world.declared("thread_until_file", path=str(release))
     with (
         Process(world.url, tmp_path, name="first", lease=0.6) as first,
         Process(world.url, tmp_path, name="second", lease=0.6),
@@ -171,7 +148,7 @@ async def test_a_job_of_several_leases_runs_once(world: World, tmp_path: Path) -
 @pytest.mark.covers("RT-067", "RT-100")
 async def test_a_worker_that_slept_over_its_leases_changes_nothing(world: World, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    job = await enqueue(world, "until_file", path=str(release))
+    job = await world.declared("until_file", path=str(release))
     with Process(world.url, tmp_path, name="first", lease=LEASE) as first:
         first.until_receipt("until_file began")
         first.signal(signal.SIGSTOP)
@@ -183,7 +160,7 @@ async def test_a_worker_that_slept_over_its_leases_changes_nothing(world: World,
             assert second.wait() == 0
         first.signal(signal.SIGCONT)
         until(lambda: "lease_lost" in first.log() or "outcome_dropped" in first.log(), within=10)
-        quick = await enqueue(world, "quick", n=1)
+        quick = await world.declared("quick", n=1)
         await world.until(quick, State.COMPLETED)
 
     after = await world.view(job)
@@ -198,11 +175,11 @@ async def test_a_marker_lost_with_its_holder_is_posted_again_within_a_beat(
     with Process(world.url, tmp_path, lease=LEASE) as worker:
         worker.until_running()
         async with world_redis(world) as redis:
-            job = await enqueue(world, "quick", n=1)
+            job = await world.declared("quick", n=1)
             await world.until(job, State.COMPLETED)
             # The job is there and its markers are not, as after a worker that popped them and died.
             worker.signal(signal.SIGSTOP)
-            job = await enqueue(world, "quick", n=2)
+            job = await world.declared("quick", n=2)
             await redis.delete(f"dw:{{{NAME.tag}}}:wake")
             worker.signal(signal.SIGCONT)
             await world.until(job, State.COMPLETED, within=LEASE + 2)
