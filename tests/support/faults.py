@@ -27,7 +27,8 @@ REASONS = {
     403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid", 429: "TooManyRequests",
     500: "InternalError", 503: "ServiceUnavailable",
 }  # fmt: skip
-HOP = {"transfer-encoding", "content-length", "connection", "content-encoding", "keep-alive"}
+#: Headers of one hop. Content-Encoding is not one: bodies pass as they are, and large ones are compressed.
+HOP = {"transfer-encoding", "content-length", "connection", "keep-alive"}
 
 
 @dataclass(frozen=True)
