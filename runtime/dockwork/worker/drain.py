@@ -12,6 +12,8 @@ from dockwork import clock
 PUT_BACK_BEFORE_S = 1.0
 #: What a cancelled handler gets to end by itself before its job is put back.
 CANCELLED_WITHIN_S = 0.3
+#: What the answer to a put-back gets at least, however little time the shutdown was given.
+LAST_ANSWER_S = 0.5
 
 
 class Drain:

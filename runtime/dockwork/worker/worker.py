@@ -25,7 +25,7 @@ from dockwork.settings import Settings
 from dockwork.store.protocol import Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
 from dockwork.version import __version__
 from dockwork.worker import health, metrics
-from dockwork.worker.drain import CANCELLED_WITHIN_S, Drain
+from dockwork.worker.drain import CANCELLED_WITHIN_S, LAST_ANSWER_S, Drain
 from dockwork.worker.executor import Executor, Middleware
 from dockwork.worker.heartbeat import Identity, compose_beat
 from dockwork.worker.lag import LagWatch
@@ -410,8 +410,10 @@ class Worker:
     async def _settle_rest(self) -> None:
         """Until everything is answered, or the end; what Redis did not take comes back by its lease."""
         assert self.drain.deadline is not None
+        # A budget shorter than the second that putting back begins before its end still gets Redis' answer.
+        end = max(self.drain.deadline, clock.monotonic() + LAST_ANSWER_S)
         for lane in self.lanes:
-            await _quiet_by(lane, self.drain.deadline)
+            await _quiet_by(lane, end)
             if not lane.is_quiet:
                 self._exit = ExitCode.NO_REDIS
                 log.error("not_put_back", queue=lane.name.queue, jobs=len(lane.runs))

@@ -627,6 +627,21 @@ async def test_shutdown_may_be_called_from_ten_threads_and_the_first_says_so(wor
     assert world.code == 0
 
 
+@pytest.mark.covers("RT-111", "RT-118")
+async def test_a_shutdown_without_any_time_still_puts_back_what_runs(world: World) -> None:
+    @world.app.job(queue=QUEUE)
+    async def waits() -> None:
+        await asyncio.Event().wait()
+
+    job = await waits.enqueue()
+    async with world.worker() as worker:
+        await world.until(job.id, State.PROCESSING)
+        await worker.shutdown(0)
+        assert await job.state() is State.READY
+
+    assert world.code == 0
+
+
 @pytest.mark.covers("RT-100")
 async def test_a_run_whose_lease_was_taken_is_cancelled_and_counts_for_nothing(world: World) -> None:
     told: list[Any] = []
