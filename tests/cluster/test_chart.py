@@ -74,6 +74,9 @@ COMBINATIONS: dict[str, Json] = {
     "everything": EVERYTHING,
 }
 
+#: A development version runs the images that `make images` builds.
+IMAGE_TAG = "dev" if "dev" in dockwork.__version__ else dockwork.__version__
+
 
 def grants_of(role: Json) -> list[Json]:
     rules: list[Json] = role["rules"]
@@ -204,7 +207,7 @@ def test_the_defaults_are_as_documented(tmp_path: Path) -> None:
         "limits": {"memory": "384Mi"},
     }
     assert operator["command"] == ["dockwork-operator", "run"]
-    assert operator["image"] == f"dockwork-operator:{dockwork.__version__}"
+    assert operator["image"] == f"dockwork-operator:{IMAGE_TAG}"
     variables = {entry["name"]: entry.get("value") for entry in operator["env"]}
     assert variables == {
         "DOCKWORK_WATCH_NAMESPACES": "dockwork-system",
@@ -569,7 +572,7 @@ def test_the_self_test_asks_for_a_queue_that_is_accepted(api: Api, shop: str, tm
     assert answer.code == 201, answer.message
     assert not isinstance(parse_queue(queue), Refused)
     assert queue["spec"]["worker"]["podTemplate"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
-    assert queue["spec"]["worker"]["image"] == f"dockwork-runtime:{dockwork.__version__}"
+    assert queue["spec"]["worker"]["image"] == f"dockwork-runtime:{IMAGE_TAG}"
     ast.parse(scripts["selftest_app.py"])
 
 

@@ -114,7 +114,7 @@ def install(cluster: Cluster) -> None:
         "upgrade", "--install", RELEASE, ROOT / "charts" / "dockwork", "-n", SYSTEM,
         "--set", f"watchNamespaces={{{SPACE}}}",
         "--set", "redis.enabled=true",
-        "--set", "redis.persistence.size=1Gi,image.tag=dev,runtimeImage.tag=dev,redis.image.tag=dev",
+        "--set", "redis.persistence.size=1Gi",
         "--set", "rbac.secretNames={dockwork-redis-wrong}",
         "--wait", "--timeout", "180s",
     )  # fmt: skip

@@ -55,7 +55,9 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- if $image.digest -}}
 {{- printf "%s@%s" $image.repository $image.digest -}}
 {{- else -}}
-{{- printf "%s:%s" $image.repository ($image.tag | default $root.Chart.AppVersion) -}}
+{{- /* A development version is published nowhere: its images are those that `make images` builds. */ -}}
+{{- $version := ternary "dev" $root.Chart.AppVersion (contains "dev" $root.Chart.AppVersion) -}}
+{{- printf "%s:%s" $image.repository ($image.tag | default $version) -}}
 {{- end -}}
 {{- end }}
 
