@@ -1,6 +1,6 @@
 """``python -m dockwork`` is the command ``dockwork``."""
 
-from dockwork.cli import main
+from dockwork.entry import main
 
 if __name__ == "__main__":
-    main(prog_name="dockwork")
+    main()
