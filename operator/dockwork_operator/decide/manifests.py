@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dockwork_operator import constants
-from dockwork_operator.decide.grace import drain_timeout_seconds, grace_seconds
+from dockwork_operator.decide.grace import PRE_STOP_SECONDS, drain_timeout_seconds, grace_seconds
 from dockwork_operator.decide.merge import merge_pod_template
 from dockwork_operator.decide.names import child_labels, owner_reference, selector_labels, worker_name
 from dockwork_operator.models.cronjobs import CronJob
@@ -245,6 +245,9 @@ def _worker_container(queue: Queue, defaults: RedisDefaults) -> Manifest:
         "startupProbe": _probe("/livez", every=1, timeout=2, failures=120),
         "livenessProbe": _probe("/livez", every=10, timeout=5, failures=3),
         "readinessProbe": _probe("/readyz", every=2, timeout=2, failures=2),
+        # PID 1 does not hear a SIGTERM before Python has a handler for it.
+        "lifecycle": {"preStop": {"sleep": {"seconds": PRE_STOP_SECONDS}}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

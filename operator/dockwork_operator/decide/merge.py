@@ -1,7 +1,7 @@
 """A user's pod template fragment over ours: what merges, what replaces, what is refused (OP-024).
 
 Objects merge field by field. Lists of `BY_KEY` merge item by item; an item of `WHOLE` replaces ours as a whole,
-because it has exactly one source. Every other list replaces ours.
+because it has exactly one source, and so does a hook of `HOOKS`. Every other list replaces ours.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ BY_KEY: Mapping[str, str] = {
     "topologySpreadConstraints": "topologyKey",
 }
 WHOLE = frozenset({"volumes", "env"})
+HOOKS = frozenset({"preStop", "postStart"})
 
 OUR_LABELS = (constants.LABEL_QUEUE, constants.LABEL_TRACK, constants.LABEL_TEMPLATE_HASH)
 OUR_POD_FIELDS: Mapping[str, str] = {
@@ -132,6 +133,8 @@ def _merge_objects(ours: Mapping[str, Any], theirs: Mapping[str, Any], where: st
 
 
 def _merge_field(name: str, ours: Any, theirs: Any, where: str) -> Any:
+    if name in HOOKS and isinstance(theirs, Mapping):
+        return dict(theirs)
     if isinstance(ours, Mapping):
         return _merge_objects(ours, _object(theirs, where), where)
     if name in BY_KEY:

@@ -167,6 +167,22 @@ def test_the_pod_is_as_the_restricted_profile_wants_it() -> None:
     assert {"name": "tmp", "emptyDir": {}} in spec["volumes"]
 
 
+@pytest.mark.covers("OP-025", "OP-220")
+def test_sigterm_comes_when_python_hears_it_and_the_put_back_still_ends_before_the_kill() -> None:
+    for changes in ({}, {"drain.gracePeriod": "5s"}, {"jobs.timeout": "1s"}):
+        assert worker(changes)["lifecycle"] == {"preStop": {"sleep": {"seconds": 2}}}
+        grace = pod(changes)["spec"]["terminationGracePeriodSeconds"]
+        assert 2 + int(variables(changes)["DOCKWORK_DRAIN_TIMEOUT"]) < grace
+    own = {"preStop": {"exec": {"command": ["true"]}}}
+    fragment = {"spec": {"containers": [{"name": "worker", "lifecycle": own}]}}
+    assert worker({"worker.podTemplate": fragment})["lifecycle"] == own
+
+
+@pytest.mark.covers("OP-025")
+def test_the_end_of_a_failed_worker_s_log_is_kept_in_the_pod() -> None:
+    assert worker()["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_a_command_of_the_user_s_replaces_ours_and_args_follow_it() -> None:
     container = worker(
         {"worker.app": GONE, "worker.command": ["python", "-m", "w"], "worker.args": ["--x", "y"]}
@@ -181,7 +197,7 @@ def test_the_environment_is_the_contract_with_the_runtime() -> None:
         "DOCKWORK_QUEUES": "mail",
         "DOCKWORK_CONCURRENCY": "3",
         "DOCKWORK_REDIS_URL_FILE": "/etc/dockwork/redis/url",
-        "DOCKWORK_DRAIN_TIMEOUT": "36",
+        "DOCKWORK_DRAIN_TIMEOUT": "34",
         "DOCKWORK_DRAIN_REQUEUE": "back",
         "DOCKWORK_POD_UID": {"fieldRef": {"fieldPath": "metadata.uid"}},
         "DOCKWORK_POD_NAME": {"fieldRef": {"fieldPath": "metadata.name"}},
@@ -275,10 +291,10 @@ def test_the_rolling_update_is_as_declared() -> None:
 @pytest.mark.parametrize(
     ("changes", "grace", "put_back_after"),
     [
-        ({}, 310, 306),
-        ({"jobs.timeout": "1500ms"}, 12, 8),
-        ({"jobs": {"timeout": "1m", "maxTimeout": "2h"}}, 7210, 7206),
-        ({"drain.gracePeriod": "90s", "jobs.timeout": "1h"}, 90, 86),
+        ({}, 310, 304),
+        ({"jobs.timeout": "1500ms"}, 12, 6),
+        ({"jobs": {"timeout": "1m", "maxTimeout": "2h"}}, 7210, 7204),
+        ({"drain.gracePeriod": "90s", "jobs.timeout": "1h"}, 90, 84),
         ({"drain.gracePeriod": "5s"}, 5, 1),
     ],
 )
