@@ -109,6 +109,7 @@ class Reason(StrEnum):
     HELD = "Held"
     # Degraded
     CRASH_LOOP = "CrashLoop"
+    PODS_CANNOT_START = "PodsCannotStart"
     FORBIDDEN = "Forbidden"
     APPLY_REJECTED = "ApplyRejected"
     NAME_CONFLICT = "NameConflict"

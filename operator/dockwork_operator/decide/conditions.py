@@ -41,6 +41,7 @@ class Situation:
     unready_for      pods are wanted and none is ready, for so long
     troubles         what the pods themselves say, such as "CrashLoopBackOff (exit code 1, Error)"
     crash_loop       a container ends again and again: which, and how
+    cannot_start     a pod of the current version cannot start: which, and the kubelet's words
     replica_failure  why the cluster refuses the pods, in its words
     conflict         an object of a child's name that is not ours
     """
@@ -58,6 +59,7 @@ class Situation:
     unready_for: timedelta | None = None
     troubles: str = ""
     crash_loop: str = ""
+    cannot_start: str = ""
     replica_failure: str = ""
     rollout: RolloutSeen = field(default_factory=RolloutSeen)
     state: State = State.COMPLETE
@@ -203,6 +205,8 @@ def _degraded(s: Situation) -> Verdict:
         return _true(Reason.APPLY_REJECTED, s.replica_failure)
     if s.conflict:
         return _true(Reason.NAME_CONFLICT, s.conflict)
+    if s.cannot_start:
+        return _true(Reason.PODS_CANNOT_START, s.cannot_start)
     if s.crash_loop:
         return _true(Reason.CRASH_LOOP, s.crash_loop)
     if s.contested:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from dockwork_operator import constants
 from dockwork_operator.decide.seen import ContainerSeen, PodSeen
 
 #: A container that ended by error so often, and is not ready, loops; Kubernetes' own word comes and goes.
 LOOP_RESTARTS = 3
 
 LOOPING = "CrashLoopBackOff"
+
+#: What a container waits for that only a person can give; the kubelet tries on.
+CANNOT_START = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"}
+)
+_LONGEST_WORDS = 200
 SHORTEST_START_S, LONGEST_START_S = 1.0, 600.0
 _NEW_SHARE = 0.3
 
@@ -55,8 +62,36 @@ def crash_loop(pods: Iterable[PodSeen]) -> str:
             failed = container.last_end is not None and container.last_end.exit_code != 0
             often = container.restarts >= LOOP_RESTARTS and failed and not pod.ready
             if not pod.terminating and (container.waiting == LOOPING or often):
-                return f"container {container.name} of pod {pod.name} ends again and again{_end(container)}"
+                what = f"container {container.name} of pod {pod.name} ends again and again{_end(container)}"
+                return f"{what}{_last_words(pod, container)}"
     return ""
+
+
+def cannot_start(pods: Iterable[PodSeen], template_hash: str) -> str:
+    """The first pod of the current version that cannot start, and what the kubelet says; "" if all can."""
+    for pod in sorted(pods, key=lambda pod: pod.name):
+        if pod.template_hash != template_hash or pod.terminating or pod.ended:
+            continue
+        for container in pod.containers:
+            if container.waiting in CANNOT_START:
+                words = f": {_cut(container.waiting_message)}" if container.waiting_message else ""
+                what = f"container {container.name} of pod {pod.name} cannot start"
+                return f"{what}: {container.waiting}{words}"
+    return ""
+
+
+def _last_words(pod: PodSeen, container: ContainerSeen) -> str:
+    """The last line that the worker wrote. Of other containers we do not know what their logs hold."""
+    end = container.last_end
+    lines = end.message.strip().splitlines() if end is not None else []
+    if not lines or container.name != constants.WORKER_CONTAINER:
+        return f"; see kubectl logs {pod.name} -c {container.name} --previous"
+    return f": {_cut(lines[-1])}"
+
+
+def _cut(words: str) -> str:
+    words = " ".join(words.split())
+    return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
 
 
 def _how(container: ContainerSeen) -> str:

@@ -189,6 +189,7 @@ def _situation_of(outcome: Outcome) -> Situation:
         unready_for=pod_facts.age(outcome.memory.not_ready_since, outcome.now),
         troubles=pod_facts.troubles(outcome.pods),
         crash_loop=pod_facts.crash_loop(outcome.pods),
+        cannot_start=pod_facts.cannot_start(outcome.pods, house.declared.template_hash),
         # Pod Security, quota and admission refuse pods, not the apply: the Deployment says so.
         replica_failure=failing.message if failing is not None and failing.status == "True" else "",
         rollout=outcome.rollout,

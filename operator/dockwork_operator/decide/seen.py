@@ -92,6 +92,7 @@ class ContainerEnd:
     exit_code: int
     reason: str = ""  #: Completed, Error, OOMKilled, …
     at: datetime | None = None
+    message: str = ""  #: what it left behind: by our policy the end of its log
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +103,7 @@ class ContainerSeen:
     restarts: int = 0
     running: bool = True
     waiting: str = ""  #: reason, such as CrashLoopBackOff, ImagePullBackOff
+    waiting_message: str = ""  #: the kubelet's words for it
     ended: ContainerEnd | None = None
     last_end: ContainerEnd | None = None
 
@@ -432,6 +434,7 @@ def _container(raw: Mapping[str, Any]) -> ContainerSeen:
         restarts=raw.get("restartCount") or 0,
         running="running" in state and state["running"] is not None,
         waiting=(state.get("waiting") or {}).get("reason") or "",
+        waiting_message=(state.get("waiting") or {}).get("message") or "",
         ended=_end(state.get("terminated")),
         last_end=_end(last.get("terminated")),
     )
@@ -444,4 +447,5 @@ def _end(raw: Mapping[str, Any] | None) -> ContainerEnd | None:
         exit_code=raw.get("exitCode") or 0,
         reason=raw.get("reason") or "",
         at=read_time(raw.get("finishedAt")),
+        message=raw.get("message") or "",
     )

@@ -229,6 +229,7 @@ RETURNS: Mapping[tuple[Condition, str], tuple[str, str]] = {
 #: Reasons of Degraded=True that have an event of their own.
 DEGRADATIONS: Mapping[str, str] = {
     "CrashLoop": "WorkerCrashLooping",
+    "PodsCannotStart": "PodsCannotStart",
     "NameConflict": "NameConflict",
     "ReplicasContested": "ReplicasContested",
 }

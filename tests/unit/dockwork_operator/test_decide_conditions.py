@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from dockwork_operator.decide.memory import Memory
-from dockwork_operator.decide.plan import ApplyFailure, FailureKind
+from dockwork_operator.decide.plan import ApplyFailure, Event, EventType, FailureKind
 from dockwork_operator.decide.queue import decide_queue
 from dockwork_operator.decide.seen import (
     ConditionSeen,
@@ -17,6 +18,7 @@ from dockwork_operator.decide.seen import (
     QueueSeen,
     RedisFailure,
     ServerSeen,
+    pod_seen,
 )
 from dockwork_operator.models.objects import Refused
 from dockwork_operator.models.queues import Queue
@@ -310,4 +312,82 @@ def test_why_no_pod_is_ready_is_said_in_ready() -> None:
     assert message(plan, "Ready") == (
         "no worker pod has been ready for 3 min: CrashLoopBackOff (exit code 3, Error) (a)"
     )
-    assert message(plan, "Degraded") == "container worker of pod a ends again and again (exit code 3, Error)"
+    assert message(plan, "Degraded").startswith("container worker of pod a ends again and again (exit code 3")
+
+
+# --- what the pods say -------------------------------------------------------------------------------------
+
+
+def crashing(words: str, name: str = "worker") -> QueueSeen:
+    container = replace(
+        CRASHING, name=name, last_end=ContainerEnd(exit_code=3, reason="Error", message=words)
+    )
+    pods = (a_pod("a", ready=False, containers=(container,)),)
+    return a_world(QUEUE, deployment=a_deployment(QUEUE, 1), pods=pods)
+
+
+@pytest.mark.covers("OP-110")
+def test_a_crash_loop_is_told_with_the_worker_s_last_line_or_where_to_look() -> None:
+    def told(words: str, name: str = "worker") -> str:
+        return message(decide_queue(QUEUE, crashing(words, name), a_memory(), NOW), "Degraded")
+
+    what = "of pod a ends again and again (exit code 3, Error)"
+    assert told("first\nno module shop\n") == f"container worker {what}: no module shop"
+    assert told("") == f"container worker {what}; see kubectl logs a -c worker --previous"
+    assert told("its own", "sidecar") == f"container sidecar {what}; see kubectl logs a -c sidecar --previous"
+    assert told("x" * 500).endswith(": " + "x" * 199 + "…")
+
+
+def unable(waiting: str, **pod: Any) -> QueueSeen:
+    container = ContainerSeen(name="worker", running=False, waiting=waiting, waiting_message="no such image")
+    pods = (a_pod("a", ready=False, containers=(container,), **pod),)
+    return a_world(QUEUE, deployment=a_deployment(QUEUE, 1), pods=pods)
+
+
+@pytest.mark.covers("OP-110")
+@pytest.mark.parametrize(
+    "waiting", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"]
+)
+def test_a_pod_that_cannot_start_degrades_at_once_and_is_told_once(waiting: str) -> None:
+    words = f"container worker of pod a cannot start: {waiting}: no such image"
+    first = decide_queue(QUEUE, unable(waiting), a_memory(), NOW)
+    assert conditions(first)["Degraded"] == ("True", "PodsCannotStart")
+    assert message(first, "Degraded") == words
+    assert Event(reason="PodsCannotStart", message=words, type=EventType.WARNING) in first.events
+
+    assert first.status is not None
+    again = replace(unable("ErrImagePull"), status=first.status)
+    assert "PodsCannotStart" not in {
+        event.reason for event in decide_queue(QUEUE, again, a_memory(), NOW).events
+    }
+    well = a_world(QUEUE, deployment=a_deployment(QUEUE, 1), pods=(a_pod("a"),), status=first.status)
+    assert conditions(decide_queue(QUEUE, well, a_memory(), NOW))["Degraded"] == ("False", "None")
+
+
+@pytest.mark.covers("OP-110")
+def test_only_pods_of_the_current_version_that_wait_for_a_person_cannot_start() -> None:
+    for world in (
+        unable("ImagePullBackOff", template_hash="before"),
+        unable("ImagePullBackOff", terminating=True),
+        unable("ContainerCreating"),
+    ):
+        assert conditions(decide_queue(QUEUE, world, a_memory(), NOW))["Degraded"] == ("False", "None")
+
+
+def test_a_pod_s_own_words_are_read_from_its_status() -> None:
+    raw = {
+        "metadata": {"name": "a", "uid": "u"},
+        "status": {
+            "containerStatuses": [
+                {
+                    "name": "worker",
+                    "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}},
+                    "lastState": {"terminated": {"exitCode": 3, "message": "no module shop"}},
+                }
+            ]
+        },
+    }
+    container = pod_seen(raw).worker
+    assert container is not None
+    assert (container.waiting, container.waiting_message) == ("ErrImagePull", "no such image")
+    assert container.last_end == ContainerEnd(exit_code=3, message="no module shop")
