@@ -50,8 +50,9 @@ class Size:
         """The decision in a sentence."""
         if self.load is None:
             return f"{self.reason}: {self.wanted.to} pods wanted"
+        wait = "are due soon" if self.reason is ScaleReason.PREWARM else "wait"
         return (
-            f"{self.reason}: {self.load.waiting} jobs wait, {self.load.active} run, "
+            f"{self.reason}: {self.load.waiting} jobs {wait}, {self.load.active} run, "
             f"{self.wanted.rates.service_s:.3g} s each; the formula says {self.wanted.raw}"
         )
 

@@ -206,6 +206,19 @@ def test_a_decision_is_kept_with_what_it_was_made_from() -> None:
 
 
 @pytest.mark.covers("OP-151")
+def test_pods_for_jobs_that_are_due_soon_are_not_said_to_be_for_jobs_that_wait() -> None:
+    seen, memory = settled(QUEUE, a_world(QUEUE), a_memory())
+    soon = replace(seen, redis=redis(a_sample(time_ms=NOW_MS + 2000, due_soon=30)))
+
+    status = decide_queue(QUEUE, soon, memory, NOW + timedelta(seconds=2)).status
+
+    assert status is not None
+    decision = status["scaling"]["lastDecision"]
+    assert decision["reason"] == "Prewarm"
+    assert decision["message"].startswith("Prewarm: 30 jobs are due soon, 0 run")
+
+
+@pytest.mark.covers("OP-151")
 def test_only_the_last_twenty_decisions_are_kept() -> None:
     seen, memory = settled(QUEUE, a_world(QUEUE), a_memory())
     for step in range(HISTORY + 5):
