@@ -316,7 +316,7 @@ DECISION = {
 QUEUE_STATUS: Json = {
     "observedGeneration": 1,
     "selector": "dockwork.dev/queue=mail",
-    "conditions": [CONDITION],
+    "conditions": [CONDITION, {**CONDITION, "type": "Degraded", "reason": "CrashLoop"}],
     "redis": {"version": "7.2.5", "runID": "ab12", "policy": "noeviction", "memoryPercent": 41},
     "depth": {
         "waiting": 7, "ready": 5, "prioritized": 1, "delayed": 12, "dueSoon": 3, "active": 4, "parked": 0, "dead": 1,
@@ -432,8 +432,8 @@ def test_kubectl_get_shows_the_columns(server: ApiServer, api: Api, namespace: s
     ]
     assert row.split()[:-1] == ["mail", "True", "3", "2", "7", "9", "4", "5b8c01"]
     head, row = server.kubectl("get", "dwq", "-n", namespace, "-o", "wide").splitlines()
-    assert head.split()[-2:] == ["REASON", "MODE"]
-    assert row.split()[-2:] == ["AsDeclared", "Auto"]
+    assert head.split()[-3:] == ["REASON", "MODE", "DEGRADED"]
+    assert row.split()[-3:] == ["AsDeclared", "Auto", "CrashLoop"]
 
     head, row = server.kubectl("get", "qcj", "-n", namespace).splitlines()
     assert head.split() == ["NAME", "SCHEDULE", "TZ", "SUSPEND", "LAST", "NEXT", "MISSED", "AGE"]

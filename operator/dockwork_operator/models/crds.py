@@ -15,6 +15,7 @@ SCHEMA_REVISION = 1
 """Raised with every change of the CRDs that this operator needs: the chart refuses to install over older ones."""
 
 READY = '.status.conditions[?(@.type=="Ready")]'
+DEGRADED = '.status.conditions[?(@.type=="Degraded")]'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,6 +84,7 @@ QUEUE = Kind(
         AGE,
         REASON,
         Column(name="MODE", path=".spec.scaling.mode", text="How it is scaled.", wide=True),
+        Column(name="DEGRADED", path=f"{DEGRADED}.reason", text="What goes wrong, or None.", wide=True),
     ),
 )
 
