@@ -139,6 +139,8 @@ class App:
 
     def job(
         self,
+        misplaced: None = None,
+        /,
         *,
         name: str | None = None,
         queue: str = "default",
@@ -151,7 +153,12 @@ class App:
         dead_letter: bool = True,
         keep: Keep | None = None,
     ) -> JobDecorator:
-        """Declare a job type: its name is the function's unless `name` says otherwise. See `JobType`."""
+        """Declare a job type: its name is the function's unless `name` says otherwise. See `JobType`.
+
+        Raises    TypeError for ``@app.job`` without parentheses
+        """
+        if misplaced is not None:
+            raise TypeError("write @app.job(), with parentheses")
 
         def declare(fn: Callable[..., Any]) -> JobType[Any, Any]:
             job_type: JobType[Any, Any] = JobType(

@@ -19,7 +19,7 @@ from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priority
 from dockwork.core.keys import QueueName
 from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
-from dockwork.core.schema import Signature
+from dockwork.core.schema import Signature, check_bindable
 from dockwork.core.sizes import parse_size
 from dockwork.errors import InvalidValue, require
 from dockwork.store.protocol import NewJob, QueueConfig
@@ -190,6 +190,7 @@ class JobType(Generic[P, R]):
         )
         self.fn = fn
         self.name = check_job_type(name or fn.__name__)
+        check_bindable(self.name, inspect.signature(fn).parameters)
         self.queue = _check_queue(queue)
         self.priority = check_priority(priority)
         self.retries = None if retries is None else _check_count("retries", retries, 0, 10_000)
@@ -208,6 +209,11 @@ class JobType(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<JobType {self.name}>"
+
+    if not TYPE_CHECKING:  # a type checker shall say that a job type is not callable
+
+        def __call__(self, *args: Any, **kwargs: Any) -> None:
+            raise TypeError(f"{self.name} is a job type: use .run() here and now, or .enqueue()")
 
     @cached_property
     def signature(self) -> Signature:

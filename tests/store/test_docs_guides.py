@@ -132,4 +132,6 @@ def test_the_options_table_is_that_of_app_job() -> None:
     documented = re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE)
     parameters: Any = inspect.signature(App.job).parameters
 
-    assert documented == [name for name in parameters if name != "self"]
+    assert documented == [
+        name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    ]

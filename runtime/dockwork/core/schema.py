@@ -150,15 +150,17 @@ class Signature:
         return self._result.validate_json(data)
 
     def _invalid(self, error: ValidationError) -> InvalidArgs:
-        first = error.errors(include_url=False, include_context=False)[0]
+        found = error.errors(include_url=False, include_context=False)
+        # A name that is misspelt is also one that is missing: the first says more.
+        unknown = [each for each in found if each["type"] == "extra_forbidden" and len(each["loc"]) == 1]
+        first = (unknown or found)[0]
         path = ".".join(str(part) for part in first["loc"])
         if first["type"] == "missing":
             return InvalidArgs(self.job_type, path, expected="a value", got="nothing")
         if first["type"] == "extra_forbidden":
-            known = ", ".join(self._names) or "none"
-            return InvalidArgs(
-                self.job_type, path, expected=f"one of the parameters ({known})", got="another name"
-            )
+            known = f"one of {', '.join(self._names)}" if self._names else "no arguments"
+            expected = known if unknown else "no such name"
+            return InvalidArgs(self.job_type, path, expected=expected, got="an unknown name")
         expected = first["msg"].removeprefix("Input should be ")
         return InvalidArgs(self.job_type, path, expected=expected, got=type(first["input"]).__name__)
 
@@ -169,14 +171,19 @@ def schema_hash(json_schema: Mapping[str, Any]) -> str:
     return hashlib.sha256(plain.encode()).hexdigest()[:16]
 
 
-def _parameters(
-    job_type: str, fn: Callable[..., Any]
-) -> tuple[Mapping[str, inspect.Parameter], Mapping[str, Any]]:
-    parameters = inspect.signature(fn).parameters
+def check_bindable(job_type: str, parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Refuse parameters that no name binds: ``*args``, ``**kwargs``, positional-only. Raises InvalidValue."""
     for name, parameter in parameters.items():
         kind = _UNBINDABLE.get(parameter.kind)
         expected = "parameters that are bound by name"
         require(kind is None, f"job type {job_type}", expected=expected, got=f"{kind}{name}")
+
+
+def _parameters(
+    job_type: str, fn: Callable[..., Any]
+) -> tuple[Mapping[str, inspect.Parameter], Mapping[str, Any]]:
+    parameters = inspect.signature(fn).parameters
+    check_bindable(job_type, parameters)
     return parameters, get_type_hints(fn, include_extras=True)
 
 

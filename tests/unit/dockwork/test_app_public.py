@@ -249,6 +249,38 @@ def test_a_broken_job_type_stops_the_start_of_a_worker() -> None:
         app.worker()
 
 
+def test_a_decorator_without_parentheses_says_what_to_write() -> None:
+    app = App("shop")
+
+    with pytest.raises(TypeError, match=r"write @app\.job\(\)"):
+
+        @app.job  # type: ignore[arg-type]
+        def one() -> None: ...
+
+
+def test_calling_a_job_type_says_what_to_call_instead() -> None:
+    app = App("shop")
+
+    @app.job()
+    def one() -> None: ...
+
+    with pytest.raises(TypeError, match=r"one is a job type: use \.run\(\) here and now, or \.enqueue\(\)"):
+        one()  # type: ignore[operator]
+
+
+def test_parameters_without_a_name_are_refused_at_the_declaration() -> None:
+    app = App("shop")
+
+    with pytest.raises(
+        InvalidValue, match=r"job type many: expected parameters that are bound by name, got '\*to'"
+    ):
+
+        @app.job()
+        def many(*to: str) -> None: ...
+
+    assert dict(app.registry) == {}
+
+
 def test_an_app_has_one_lifespan() -> None:
     app = App("shop")
 

@@ -58,7 +58,8 @@ def test_arguments_are_stored_as_an_object_by_parameter_name() -> None:
         ((["a"], "hi"), {"copies": "many"}, "copies", "expected a valid integer"),
         ((["a"], "hi", 1, True), {}, "3", "expected at most 3 positional arguments, got 4"),
         ((["a"], "hi"), {"body": "again"}, "body", "expected one value, got two"),
-        ((["a"], "hi"), {"cc": "x"}, "cc", "expected one of the parameters (to, body, copies, urgent)"),
+        ((), {"too": ["a"]}, "too", "expected one of to, body, copies, urgent, got an unknown name"),
+        ((["a"], "hi"), {"cc": "x"}, "cc", "expected one of to, body, copies, urgent, got an unknown name"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_with_their_path(
