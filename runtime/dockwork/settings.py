@@ -41,6 +41,8 @@ class RedisSettings:
     """``redis://``, ``rediss://`` or ``unix://``; may hold a password, so it is in no repr."""
     url_file: str | None = None
     """A file that holds the URL, read again at each connect, so that a changed Secret restarts nothing."""
+    source: str = field(default="", repr=False, compare=False)
+    """The variable that gave `url` or `url_file`, for messages; "" for code."""
     host: str = "localhost"
     port: int = 6379
     password: str | None = field(default=None, repr=False)
@@ -102,16 +104,17 @@ def _code_values(code: RedisSettings | str | None) -> dict[str, Any]:
 def _address(environ: Mapping[str, str], code: Mapping[str, Any]) -> dict[str, Any]:
     """The address of the highest layer that names one: DOCKWORK_ variables, code, bare variables."""
     names = ("url_file", "url", "host", "port")
-    layers: list[dict[str, Any]] = [
-        {name: environ.get(f"{OURS}REDIS_{name.upper()}") for name in names},
-        {name: code.get(name) for name in names},
-        {name: environ.get(f"REDIS_{name.upper()}") for name in names},
+    layers: list[tuple[str, dict[str, Any]]] = [
+        (f"{OURS}REDIS_", {name: environ.get(f"{OURS}REDIS_{name.upper()}") for name in names}),
+        ("", {name: code.get(name) for name in names}),
+        ("REDIS_", {name: environ.get(f"REDIS_{name.upper()}") for name in names}),
     ]
-    for layer in layers:
+    for prefix, layer in layers:
         if layer["url_file"]:
-            return {"url_file": layer["url_file"], "url": None}
+            source = prefix and f"{prefix}URL_FILE"
+            return {"url_file": layer["url_file"], "url": None, "source": source}
         if layer["url"]:
-            return {"url_file": None, "url": layer["url"]}
+            return {"url_file": None, "url": layer["url"], "source": prefix and f"{prefix}URL"}
         if layer["host"] or layer["port"]:
             break
     return {"url_file": None, "url": None}

@@ -180,6 +180,13 @@ class Connector:
     def __str__(self) -> str:
         return "by a URL file" if self.settings.url_file is not None else str(self.address())
 
+    def where(self) -> str:
+        """The address as messages of a failed attempt name it, and whether it is only the default."""
+        settings = self.settings
+        unset = (settings.host, settings.port) == (RedisSettings.host, RedisSettings.port)
+        unset = unset and settings.url is None and settings.url_file is None
+        return f"{self.address()}{' (DOCKWORK_REDIS_URL is not set)' if unset else ''}"
+
     def check(self) -> None:
         """Refuse settings that can never connect, before anything is tried. Raises InvalidUrl."""
         if self.settings.url_file is None:
@@ -194,10 +201,20 @@ class Connector:
                 raise StoreUnavailable(
                     f"the Redis URL file cannot be read: {type(error).__name__}"
                 ) from error
-            return parse_url(text)
+            return self._parse(text)
         if settings.url is not None:
-            return parse_url(settings.url)
+            return self._parse(settings.url)
         return Address(host=settings.host, port=settings.port, password=settings.password)
+
+    def _parse(self, url: str) -> Address:
+        """`parse_url`, whose error names the variable that holds the URL."""
+        try:
+            return parse_url(url)
+        except InvalidUrl as error:
+            if not self.settings.source:
+                raise
+            reason = str(error).removeprefix("Redis URL: ")
+            raise InvalidUrl(f"{self.settings.source}: {reason}") from None
 
     def asynchronous(self) -> RedisConnection:
         """A connection that is not connected yet, without a timeout on reads."""
@@ -390,7 +407,7 @@ class Wire:
     async def connect(cls, connector: Connector, *, scripts: bool = True) -> Wire:
         """A wire that answers. Raises StoreUnavailable, AccessDenied, InvalidUrl."""
         connection = connector.asynchronous()
-        address = str(connector.address())
+        address = connector.where()
         wire = cls(connection, connector.settings.command_timeout.total_seconds())
         try:
             # A server that accepts and stays silent: the login has no other limit, as reads have none.

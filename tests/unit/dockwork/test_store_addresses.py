@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +71,38 @@ def test_an_unusable_url_stops_the_start_and_is_not_quoted(url: str) -> None:
     assert "secret" not in str(refused.value)
     assert "cret" not in str(refused.value)
     assert refused.value.__cause__ is None
+
+
+@pytest.mark.covers("RT-193", "RT-194")
+@pytest.mark.parametrize("variable", ["DOCKWORK_REDIS_URL", "REDIS_URL"])
+def test_an_unusable_url_is_told_by_its_variable(variable: str) -> None:
+    settings = RedisSettings.from_environ({variable: "http://:secret@h"})
+
+    with pytest.raises(InvalidUrl) as refused:
+        RedisStore(settings)
+
+    assert str(refused.value) == f"{variable}: expected redis://, rediss:// or unix://"
+
+
+def test_an_unusable_url_in_a_file_is_told_by_its_variable(tmp_path: Path) -> None:
+    path = tmp_path / "url"
+    path.write_text("http://:secret@h")
+    connector = Connector(RedisSettings.from_environ({"DOCKWORK_REDIS_URL_FILE": str(path)}))
+
+    with pytest.raises(
+        InvalidUrl, match=r"^DOCKWORK_REDIS_URL_FILE: expected redis://, rediss:// or unix://$"
+    ):
+        connector.address()
+
+
+def test_a_failed_attempt_says_when_only_the_default_address_was_tried() -> None:
+    unset = Connector(RedisSettings.from_environ({}))
+    given_host = Connector(RedisSettings.from_environ({"REDIS_HOST": "other"}))
+    given_url = Connector(RedisSettings.from_environ({"DOCKWORK_REDIS_URL": "redis://localhost:6379/0"}))
+
+    assert unset.where() == "redis://localhost:6379/0 (DOCKWORK_REDIS_URL is not set)"
+    assert given_host.where() == "redis://other:6379/0"
+    assert given_url.where() == "redis://localhost:6379/0"
 
 
 @pytest.mark.covers("RT-192")
