@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,7 +84,7 @@ def test_enqueue_with_an_app_checks_the_arguments_and_knows_the_queue(shop: Path
 
     assert (good.exit_code, good.stdout) == (0, "accepted job-1 on queue mail\n")
     assert (bad.exit_code, bad.stdout) == (1, "")
-    assert "dockwork: greet: argument name: expected a value, got nothing" in bad.stderr
+    assert "dockwork: greet: argument nam: expected one of name, got an unknown name" in bad.stderr
     assert [(job["id"], job["state"], job["args"]) for job in shown("jobs", "mail")] == [
         ("job-1", "delayed", {"name": "ann"})
     ]
@@ -108,6 +109,7 @@ def test_enqueue_without_an_app_stores_any_type(shop: Path) -> None:
     ("words", "told"),
     [
         (["enqueue", "greet"], "--queue: expected one"),
+        (["enqueue", "shop.jobs:app"], "TYPE is missing: expected [APP] TYPE; got shop.jobs:app alone"),
         (["enqueue", "a", "b", "c"], "expected [APP] TYPE; got 3 names"),
         (["enqueue", "no.such:app", "greet"], "APP: no module 'no' here or on PYTHONPATH"),
         (
@@ -136,6 +138,28 @@ def test_wrong_usage_ends_with_2_and_says_what_was_expected(shop: Path, words: l
 
     assert done.exit_code == 2
     assert told in done.stderr
+
+
+def test_a_broken_app_is_told_from_the_users_own_file_on(shop: Path, server: RedisServer) -> None:
+    broken = shop.with_name("broken_jobs.py")
+    broken.write_text("def load():\n    raise KeyError('no such setting')\n\n\nload()\n")
+    words = [sys.executable, "-m", "dockwork", "worker", "broken_jobs:app"]
+    environ = {**os.environ, "DOCKWORK_REDIS_URL": server.url}
+
+    enqueued = cli("enqueue", "broken_jobs:app", "greet")
+    worker = subprocess.run(words, cwd=shop.parent, env=environ, capture_output=True, text=True, timeout=60)
+
+    assert (enqueued.exit_code, worker.returncode) == (1, 3)
+    for said in (enqueued.stderr, worker.stderr):
+        first, second, third, *_ = said.splitlines()
+        assert first.endswith("broken_jobs:app cannot be imported")
+        assert second == "Traceback (most recent call last):"
+        assert third == f'  File "{broken}", line 5, in <module>'
+        assert said.endswith("KeyError: 'no such setting'\n")
+
+
+def test_a_type_with_a_colon_is_stored_where_a_queue_is_named(shop: Path) -> None:
+    assert cli("enqueue", "mail:send", "--queue", "other").exit_code == 0
 
 
 def test_queues_shows_counts_and_flags(shop: Path, server: RedisServer) -> None:
@@ -176,7 +200,7 @@ def test_jobs_shows_what_went_wrong_and_one_job_whole(shop: Path, server: RedisS
     dead = cli("jobs", "mail", "--state", "dead").stdout.splitlines()
     whole = cli("jobs", "mail", "bad").stdout
 
-    assert dead[0].split() == ["ID", "TYPE", "STATE", "ATTEMPTS", "AGE", "REASON"]
+    assert dead[0].split() == ["ID", "TYPE", "STATE", "FAILED", "AGE", "REASON"]
     assert dead[1].split()[:4] == ["bad", "fail", "dead", "1"]
     assert dead[1].rstrip().endswith("Unrecoverable: no such customer")
     assert "second line" in whole
@@ -343,6 +367,46 @@ def test_dev_serves_on_a_private_socket_reloads_and_leaves_nothing(
     assert process.wait(30) == 0
     assert not any(child.is_running() for child in children)
     assert not folder.exists()
+
+
+def test_dev_tells_each_job_and_the_trace_of_a_failure(
+    dev: tuple[subprocess.Popen[str], str], shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, url = dev
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", url)
+    cli("enqueue", f"{shop.name}:app", "greet", "--args", '{"name": "ann"}', "--id", "good")
+    cli("enqueue", f"{shop.name}:app", "fail", "--args", '{"name": "bob"}', "--id", "bad")
+    until(lambda: shown("jobs", "mail", "good").get("result") == "hello ann", within=40)
+    until(lambda: shown("jobs", "mail", "bad")["state"] == "dead", within=40)
+
+    process.terminate()
+    assert process.stderr is not None
+    told = process.stderr.read()
+
+    assert re.search(r"INFO +job_completed .*job_id=good job_type=greet ms=\d+\n", told)
+    assert re.search(r"WARNING run_failed no such customer\n", told)
+    assert re.search(r"job_id=bad job_type=fail .* ms=\d+ look='dockwork jobs mail bad'\n", told)
+    assert f'File "{shop}.py", line 15, in fail' in told
+    assert "Unrecoverable: no such customer" in told
+
+
+def test_a_worker_tells_no_message_of_a_failure_unless_asked(shop: Path, server: RedisServer) -> None:
+    cli("enqueue", f"{shop.name}:app", "fail", "--args", '{"name": "bob"}', "--id", "bad")
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "dockwork", "worker", f"{shop.name}:app"],
+        cwd=shop.parent,
+        env={**os.environ, "DOCKWORK_REDIS_URL": server.url, "DOCKWORK_LOG_LEVEL": "DEBUG"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        until(lambda: shown("jobs", "mail", "bad")["state"] == "dead", within=40)
+    finally:
+        worker.terminate()
+        _, told = worker.communicate(timeout=30)
+
+    assert "run_failed" in told
+    assert "no such customer" not in told
 
 
 @pytest.mark.covers("RT-020")

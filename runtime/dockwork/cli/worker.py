@@ -13,8 +13,10 @@ from typing import Any, NoReturn
 import click
 
 from dockwork.cli.apps import load_app
+from dockwork.cli.exits import AppFailed
 from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
 from dockwork.settings import Settings, parse_queues
+from dockwork.worker import logs
 from dockwork.worker.logs import configure, get_logger
 
 log = get_logger("cli")
@@ -26,7 +28,8 @@ USAGE, REFUSED, INTERNAL = 2, 3, 70
 @click.argument("app")
 @click.option("--queues", help="Queues to serve, with slots: mail=8,default=2. DOCKWORK_QUEUES beats it.")
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Slots in all. Default: the CPUs granted.")
-def worker(app: str, queues: str | None, concurrency: int | None) -> None:
+@click.option("--show-jobs", is_flag=True, help="Log each job that ends, and of a failure the trace.")
+def worker(app: str, queues: str | None, concurrency: int | None, show_jobs: bool) -> None:
     """Run the jobs of APP, such as shop.jobs:app, until SIGTERM.
 
     Redis and everything else come from the environment. Exit codes: 0 drained or put back, 2 usage,
@@ -38,6 +41,8 @@ def worker(app: str, queues: str | None, concurrency: int | None) -> None:
     except DockworkError as error:
         _refuse(error)
     configure(settings.log_level, settings.log_format)
+    if show_jobs:
+        logs.show_jobs()
     try:
         loaded = load_app(app)
         served = None if queues is None else parse_queues(queues, "--queues")
@@ -46,8 +51,11 @@ def worker(app: str, queues: str | None, concurrency: int | None) -> None:
         _refuse(error)
     except click.ClickException:
         raise
-    except Exception as error:  # the app's own code, at its import
-        log.error("app_failed", message=f"{app} cannot be imported", exc_info=error)
+    except AppFailed as failed:
+        log.error("app_failed", message=str(failed), exc_info=failed.error)
+        _end(REFUSED)
+    except Exception as error:
+        log.error("app_failed", message=f"{app} gives no worker", exc_info=error)
         _end(REFUSED)
     _end(_run(built.run()))
 

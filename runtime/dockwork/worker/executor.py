@@ -32,7 +32,7 @@ from dockwork.store.protocol import Failure, Outcome, Settlement
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
 from dockwork.worker.lane import Lane
-from dockwork.worker.logs import get_logger
+from dockwork.worker.logs import get_logger, jobs_are_shown
 from dockwork.worker.outcomes import Facts, decide_outcome, told_error
 from dockwork.worker.policies import (
     HARD_AFTER_S,
@@ -46,6 +46,7 @@ from dockwork.worker.runs import CURRENT, Run
 from dockwork.worker.threads import Call, Threads
 
 log = get_logger("run")
+shown = get_logger("jobs")
 
 AnyJobType = JobType[Any, Any]
 
@@ -223,6 +224,8 @@ class Executor:
         except InvalidValue as error:
             self._over(run, Unrecoverable(str(error)))
             return
+        if jobs_are_shown():
+            shown.info("job_completed", job_id=run.lease.job_id, job_type=run.claim.type, ms=self._ms(run))
         dropped = len(result) if len(result) > RESULT_BYTES else 0
         progress = None if run.context is None else run.context.take_progress()
         self._finish(
@@ -260,10 +263,10 @@ class Executor:
         if decision.outcome is None:
             return None
         if decision.failed:
-            log.warning(
+            self._tell_failed(
                 "run_failed",
-                job_id=claim.job_id,
-                job_type=claim.type,
+                run,
+                error,
                 attempt=claim.attempts + 1,
                 error=type(error).__qualname__,
                 outcome=decision.outcome.value,
@@ -278,15 +281,28 @@ class Executor:
             progress=None if run.context is None else run.context.take_progress(),
         )
 
+    def _tell_failed(self, event: str, run: Run, failure: BaseException, /, **data: Any) -> None:
+        """Log a failure by the names of its parts; where jobs are shown, with its message and its trace."""
+        named = {"job_id": run.lease.job_id, "job_type": run.claim.type, **data}
+        if not jobs_are_shown():
+            log.warning(event, **named)
+            return
+        look = f"dockwork jobs {self._lane.name.queue} {run.lease.job_id}"
+        shown.warning(
+            event, message=str(failure), exc_info=failure, **named, ms=self._ms(run), look=repr(look)
+        )
+
+    def _ms(self, run: Run) -> int:
+        return int((self._loop.time() - run.started_at) * 1000)
+
     def _failure(self, run: Run, error: BaseException) -> Failure:
         trace = "".join(traceback.format_exception(error))
-        elapsed_ms = int((self._loop.time() - run.started_at) * 1000)
         return Failure(
             error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
             message=str(error),
             trace=_cut_middle(trace, TRACE_CAP),
             worker=self._worker,
-            at_ms=run.started_ms + elapsed_ms,
+            at_ms=run.started_ms + self._ms(run),
         )
 
     def _parked(self, run: Run, park_type: str) -> Settlement:
@@ -307,7 +323,7 @@ class Executor:
                 log.warning("job_parked", job_id=claim.job_id, job_type=claim.type, schema=schema)
                 return self._parked(run, f"{claim.type}@{schema}")
         reason = "undecodable" if isinstance(error, Undecodable) else "invalid_args"
-        log.warning("job_unreadable", job_id=claim.job_id, job_type=claim.type, reason=reason)
+        self._tell_failed("job_unreadable", run, error, reason=reason)
         return Settlement(
             lease=run.lease,
             outcome=Outcome.DEAD,

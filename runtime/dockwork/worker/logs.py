@@ -13,6 +13,10 @@ from dockwork.worker.runs import CURRENT
 
 ROOT = "dockwork"
 
+#: Off unless `show_jobs` is called: a line a job is much, and an error's message may hold what the user put in it.
+SHOWN_JOBS = logging.getLogger(f"{ROOT}.jobs")
+SHOWN_JOBS.setLevel(logging.CRITICAL)
+
 #: Headers that callers use to join logs of several programs; they go into `context`.
 CARRIED = frozenset(
     {"traceparent", "tracestate", "trace_id", "correlation_id", "correlation-id", "request_id"}
@@ -33,8 +37,10 @@ class Logger:
     def info(self, event: str, *, message: str = "", **data: Any) -> None:
         self._write(logging.INFO, event, message, data)
 
-    def warning(self, event: str, *, message: str = "", **data: Any) -> None:
-        self._write(logging.WARNING, event, message, data)
+    def warning(
+        self, event: str, *, message: str = "", exc_info: BaseException | None = None, **data: Any
+    ) -> None:
+        self._write(logging.WARNING, event, message, data, exc_info)
 
     def error(
         self, event: str, *, message: str = "", exc_info: BaseException | None = None, **data: Any
@@ -92,6 +98,15 @@ def configure(level: str, format: Literal["json", "text"], stream: TextIO | None
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+
+
+def show_jobs() -> None:
+    """Let each job that ends have a line, and a failure its message and its trace."""
+    SHOWN_JOBS.setLevel(logging.NOTSET)
+
+
+def jobs_are_shown() -> bool:
+    return SHOWN_JOBS.isEnabledFor(logging.ERROR)
 
 
 def _instant(record: logging.LogRecord) -> str:
