@@ -462,6 +462,8 @@ def test_kubectl_explain_shows_range_default_and_meaning(server: ApiServer) -> N
     assert "Front" in requeue
     assert "Back" in requeue
     assert "Default: Front." in requeue
+    assert "timeZone" in server.kubectl("explain", "qcj.spec")
+    assert "concurrencyPolicy" in server.kubectl("explain", "cronjob.spec")
     tree = server.kubectl("explain", "queue.spec", "--recursive")
     for name in (
         "urlFrom",
