@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 import urllib.error
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,8 @@ def server() -> Iterator[ApiServer]:
         started.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
         # Established is not yet served by every part of the API server: its discovery document comes last.
         until(lambda: "queuecronjobs" in _served(started), within=30, what="our kinds in the API's discovery")
+        # kubectl keeps what it discovered before our kinds were there, and looks for no category anew.
+        shutil.rmtree(started.folder / "discovery", ignore_errors=True)
         yield started
 
 
