@@ -108,6 +108,7 @@ class Operator:
             cache=self.cache,
             wakes=self.wakes,
             pace=pace,
+            status_pace=Pace(clock.spread),
             events=EventWriter(self.kube, reporter=identity, now=self._now),
             metrics=self.metrics,
             status_limit=RateLimit(STATUS_WRITES_PER_SECOND, int(STATUS_WRITES_PER_SECOND)),

@@ -141,6 +141,41 @@ async def test_forbidden_is_degraded_with_verb_and_resource_and_not_asked_again_
 
 
 @pytest.mark.covers("OP-101")
+async def test_a_forbidden_status_is_asked_for_once_in_five_minutes_and_holds_nothing_back(
+    shop: Cluster, proxy: FaultyProxy, proxied: Login
+) -> None:
+    async with running(settings_for(shop.namespace), proxied) as operator:
+        fault = proxy.fail(403, "PATCH", "queues/mail/status", times=None)
+        await shop.queue()
+        await shop.wait_deployment(replicas=0)
+        # Every round looks at the Queue again, and each time its status is news.
+        looked = reconciles(operator)
+        await until_async(lambda: _more(operator, looked + 5), within=60, what="five more looks")
+        assert fault.hits == 1
+        assert reconciles(operator) < looked + 50, "it looks without a pause"
+        proxy.heal()
+        await shop.queue(scaling={"maxReplicas": 3})  # a new generation does not wait
+        await shop.run_pods(0)
+        await is_as_declared(shop)
+
+
+def reconciles(operator: Operator) -> int:
+    """Of Queues, so far."""
+    return round(
+        sum(
+            sample.value
+            for metric in operator.metrics.reconcile_seconds.collect()
+            for sample in metric.samples
+            if sample.name.endswith("_count") and sample.labels["kind"] == "Queue"
+        )
+    )
+
+
+async def _more(operator: Operator, count: int) -> bool:
+    return reconciles(operator) >= count
+
+
+@pytest.mark.covers("OP-101")
 async def test_a_refused_apply_is_told_in_the_servers_words_and_tried_again_after_a_minute(
     shop: Cluster, proxy: FaultyProxy, proxied: Login
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -39,6 +39,7 @@ class Parts:
     cache: Cache
     wakes: Wakes
     pace: Pace
+    status_pace: Pace
     events: EventWriter
     metrics: Metrics
     status_limit: RateLimit
@@ -50,17 +51,36 @@ SECRET_EVERY = 5.0
 
 
 class StatusWriter:
-    """One PATCH of /status, at most ten per second together; what it returned is in the cache before its event."""
+    """One PATCH of /status, at most ten per second together; what it returned is in the cache before its event.
+
+    A status that was refused or failed waits by a pace of its own, and holds no action back.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
+    def may_write(self, key: ObjectKey, generation: int) -> bool:
+        """Whether it is time; a new generation does not wait."""
+        return self._parts.status_pace.may_act(key, generation)
+
+    def try_again(self, key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
+        """Book the next write. There is nothing to show before: showing is what failed."""
+        if failure.retry_after is None:
+            failure = replace(failure, retry_after=REFUSED_FOR.get(failure.kind))
+        wait = self._parts.status_pace.failed(key, generation, failure)
+        if wait > 0.0:
+            self._parts.wakes.put_later(key, wait)
+        else:
+            self._parts.wakes.put(key)
+
     async def write(self, key: ObjectKey, uid: str, status: Mapping[str, Any]) -> None:
+        """Raises KubeError."""
         parts = self._parts
         await parts.status_limit.take()
         # The uid is a precondition: a new object of the same name gets no old status.
         patch = {"metadata": {"uid": uid}, "status": dict(status)}
         written = await parts.kube.merge(key.resource, key.namespace, key.name, patch, subresource="status")
+        parts.status_pace.went_well(key)
         parts.cache.put(key.resource, written)
         for other in parts.cache.concerned(key.resource, written):
             if other != key:
@@ -130,6 +150,7 @@ class QueueReconciler:
         self._rolling.discard(key)
         self._observer.forget(key)
         self._parts.pace.forget(key)
+        self._parts.status_pace.forget(key)
         self._parts.wakes.forget(key)
         self._parts.metrics.forget(key.namespace, key.name)
 
@@ -155,6 +176,8 @@ class QueueReconciler:
     async def _report(self, key: ObjectKey, uid: str, plan: Plan, applied: Applied) -> Applied:
         """The status, then the events: no event tells what the status does not show."""
         if plan.status is not None:
+            if not self._status.may_write(key, plan.generation):
+                return applied
             try:
                 await self._status.write(key, uid, plan.status)
             except KubeError as error:
@@ -184,6 +207,9 @@ class QueueReconciler:
     def _again(self, key: ObjectKey, seen: QueueSeen, plan: Plan, applied: Applied, *, held: bool) -> None:
         parts = self._parts
         failure = applied.failure
+        if failure is not None and is_of_status(failure):
+            self._status.try_again(key, seen.generation, failure)
+            return
         if failure is not None and failure.kind in REFUSED_FOR and len(applied.done) < len(plan.actions):
             # The next plan leaves out what was refused: the rest does not wait for it.
             parts.wakes.put(key)
@@ -211,6 +237,11 @@ def try_again(parts: Parts, key: ObjectKey, generation: int, failure: ApplyFailu
         parts.wakes.put(key)
     elif failure.kind is FailureKind.CONFLICT:
         parts.wakes.put(key)
+
+
+def is_of_status(failure: ApplyFailure) -> bool:
+    """It was the status that could not be written; the actions before it were done."""
+    return failure.resource.endswith("/status")
 
 
 def log_failure(key: ObjectKey, generation: int, failure: ApplyFailure) -> None:
