@@ -98,6 +98,7 @@ class Reason(StrEnum):
     TIMEOUT_ABOVE_QUEUE_MAX = "TimeoutAboveQueueMax"
     # Ready, Reconciling, Stalled, Progressing
     AS_DECLARED = "AsDeclared"
+    UNTRIED = "Untried"
     NOT_ACCEPTED = "NotAccepted"
     FIRST_CONTACT = "FirstContact"
     WORKERS_UNAVAILABLE = "WorkersUnavailable"

@@ -23,6 +23,9 @@ SAFE_MEMORY_PERCENT = 80
 MOST_SKEW_MS = 1000
 _LONGEST = 1024
 
+#: What Ready says about workers; while Redis cannot be read they are all unready, which says nothing new.
+BY_WORKERS = frozenset({Reason.AS_DECLARED, Reason.UNTRIED, Reason.WORKERS_UNAVAILABLE})
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotAccepted:
@@ -39,6 +42,7 @@ class Situation:
     creating         children are missing, or the Deployment has not begun
     reached          Redis was read at least once, ever
     unready_for      pods are wanted and none is ready, for so long
+    tried            a pod of the current version is or was ready
     troubles         what the pods themselves say, such as "CrashLoopBackOff (exit code 1, Error)"
     crash_loop       a container ends again and again: which, and how
     cannot_start     a pod of the current version cannot start: which, and the kubelet's words
@@ -57,6 +61,7 @@ class Situation:
     conflict: str = ""
     contested: bool = False
     unready_for: timedelta | None = None
+    tried: bool = True
     troubles: str = ""
     crash_loop: str = ""
     cannot_start: str = ""
@@ -135,17 +140,50 @@ def _ready(s: Situation) -> Verdict:
     if s.failure is not None and s.failure.kind is FailureKind.REJECTED:
         return _false(Reason.APPLY_FAILED, s.failure.message)
     if s.failure is not None and s.failure.kind is FailureKind.FORBIDDEN:
-        return _as_before(s, Condition.READY) or _false(Reason.APPLY_FAILED, s.failure.message)
+        return _ready_as_before(s) or _false(Reason.APPLY_FAILED, s.failure.message)
     if s.creating:
         return _false(Reason.WORKERS_UNAVAILABLE, "the worker Deployment is being made")
+    told = _ready_as_before(s)
+    if s.unready_for is not None and s.redis.sample is None and told and told.reason in BY_WORKERS:
+        return told
     if s.unready_for is not None and s.unready_for >= UNAVAILABLE_AFTER:
         minutes = int(UNAVAILABLE_AFTER.total_seconds() // 60)
-        because = s.replica_failure or s.troubles
         return _false(
-            Reason.WORKERS_UNAVAILABLE,
-            f"no worker pod has been ready for {minutes} min" + (f": {because}" if because else ""),
+            Reason.WORKERS_UNAVAILABLE, f"no worker pod has been ready for {minutes} min{_because(s)}"
         )
-    return _true(Reason.AS_DECLARED)
+    if s.unready_for is not None and not s.tried:
+        return _false(Reason.WORKERS_UNAVAILABLE, _not_yet(s))
+    return _true(Reason.AS_DECLARED) if s.tried else _untried(s)
+
+
+def _ready_as_before(s: Situation) -> Verdict | None:
+    """AsDeclared is durable proof that a version had ready pods: it never passes over to the next one."""
+    told = _as_before(s, Condition.READY)
+    return _untried(s) if told and told.reason == Reason.AS_DECLARED and not s.tried else told
+
+
+def _untried(s: Situation) -> Verdict:
+    meanwhile = "; the old pods go on" if s.rollout.rolling else ", and none had to be"
+    return _true(Reason.UNTRIED, f"no pod of this version has been ready yet{meanwhile}")
+
+
+def _is_starting(s: Situation) -> bool:
+    """The first pods of this version are wanted and may still become ready."""
+    return _lacks_first_pods(s) and s.unready_for is not None and s.unready_for < UNAVAILABLE_AFTER
+
+
+def _lacks_first_pods(s: Situation) -> bool:
+    """Pods of this version are wanted and there was never a ready one; without Redis nobody knows."""
+    return not s.tried and s.unready_for is not None and s.redis.sample is not None
+
+
+def _not_yet(s: Situation) -> str:
+    return f"no worker pod of this version has been ready yet{_because(s)}"
+
+
+def _because(s: Situation) -> str:
+    why = s.replica_failure or s.cannot_start or s.troubles
+    return f": {why}" if why else ""
 
 
 def _reconciling(s: Situation) -> Verdict | None:
@@ -155,6 +193,8 @@ def _reconciling(s: Situation) -> Verdict | None:
         return None if s.conflict else _true(Reason.CREATING, "the worker Deployment is being made")
     if s.state is State.PROGRESSING:
         return _true(Reason.ROLLOUT_IN_PROGRESS, s.rollout.message)
+    if s.state is State.COMPLETE and _is_starting(s):
+        return _true(Reason.WORKERS_UNAVAILABLE, _not_yet(s))
     return None
 
 
@@ -169,10 +209,8 @@ def _stalled(s: Situation) -> Verdict | None:
 
 
 def _overdue(s: Situation) -> str:
-    because = s.replica_failure or s.troubles
-    return "the rollout made no progress within its deadline; the old pods go on" + (
-        f": {because}" if because else ""
-    )
+    old = "; the old pods go on" if s.rollout.rolling else ""
+    return f"the rollout made no progress within its deadline{old}{_because(s)}"
 
 
 def _forbidden(failure: ApplyFailure) -> str:
@@ -191,6 +229,8 @@ def _progressing(s: Situation) -> Verdict | None:
             return _false(Reason.HELD, "the new template waits: other rollouts or Redis come first")
         case State.STALLED:
             return _false(Reason.PROGRESS_DEADLINE_EXCEEDED, _overdue(s))
+        case State.COMPLETE if _lacks_first_pods(s):
+            return _true(Reason.ROLLOUT_IN_PROGRESS, _not_yet(s))
         case State.COMPLETE:
             return _false(Reason.COMPLETE)
 

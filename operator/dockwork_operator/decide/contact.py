@@ -42,14 +42,11 @@ def look(memory: Memory, seen: QueueSeen, now: datetime) -> Memory:
     start_s, started = pod_facts.measure_starts(
         seen.pods, memory.started_pods, memory.pod_start_s, memory.since
     )
-    replicas = seen.deployment.replicas if seen.deployment is not None else 0
     memory = replace(
         memory,
         pod_start_s=start_s,
         started_pods=started,
-        not_ready_since=pod_facts.unready_since(
-            seen.pods, replicas, sample is not None, memory.not_ready_since, now
-        ),
+        not_ready_since=pod_facts.unready_since(seen, memory.not_ready_since, memory.looked_ms > 0, now),
         blocked=memory.blocked if memory.blocked_generation == seen.generation else {},
     )
     if sample is None:

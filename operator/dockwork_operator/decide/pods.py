@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from dockwork_operator import constants
-from dockwork_operator.decide.seen import ContainerSeen, PodSeen
+from dockwork_operator.constants import Reason
+from dockwork_operator.decide.seen import ConditionSeen, ContainerSeen, PodSeen, QueueSeen
+from dockwork_operator.models.queues import QueueStatus
 
 #: A container that ended by error so often, and is not ready, loops; Kubernetes' own word comes and goes.
 LOOP_RESTARTS = 3
@@ -48,7 +50,8 @@ def troubles(pods: Iterable[PodSeen]) -> str:
         if pod.ready or pod.ended or pod.terminating:
             continue
         if not pod.node:
-            found.setdefault("not scheduled", pod.name)
+            why = f": {_cut(pod.unschedulable)}" if pod.unschedulable else ""
+            found.setdefault(f"not scheduled{why}", pod.name)
         for container in pod.containers:
             if container.waiting and container.waiting not in {"ContainerCreating", "PodInitializing"}:
                 found.setdefault(_how(container), pod.name)
@@ -103,15 +106,33 @@ def _end(container: ContainerSeen) -> str:
     return f" (exit code {end.exit_code}, {end.reason or 'Error'})" if end is not None else ""
 
 
-def unready_since(
-    pods: Iterable[PodSeen], replicas: int, readable: bool, since: datetime | None, now: datetime
-) -> datetime | None:
-    """From when on pods are wanted and none is ready; a lost Redis stops the clock, for it turns all unready."""
-    if not replicas or any(pod.ready for pod in pods if not pod.terminating):
+def unready_since(seen: QueueSeen, since: datetime | None, known: bool, now: datetime) -> datetime | None:
+    """From when on pods are wanted and none is ready; a lost Redis stops the clock, for it turns all unready.
+
+    since   what was remembered
+    known   this process has looked before; a new one asks the Deployment since when it lacks pods
+    """
+    deployment = seen.deployment
+    if deployment is None or not deployment.replicas:
         return None
-    if not readable:
-        return since and now
+    if any(pod.ready for pod in seen.pods if not pod.terminating):
+        return None
+    if seen.redis.failure is not None:
+        return now
+    available = deployment.conditions.get("Available")
+    if since is None and not known and available is not None and available.status == "False":
+        since = available.since
     return since or now
+
+
+def has_been_ready(
+    pods: Iterable[PodSeen], template_hash: str, status: QueueStatus, before: ConditionSeen | None
+) -> bool:
+    """A pod of this version is ready, or was: the last status of this version says AsDeclared only after that."""
+    if any(pod.ready and pod.template_hash == template_hash for pod in pods if not pod.terminating):
+        return True
+    same = status.rollout is not None and status.rollout.stable_hash == template_hash
+    return same and before is not None and before.reason == Reason.AS_DECLARED
 
 
 def age(since: datetime | None, now: datetime) -> timedelta | None:

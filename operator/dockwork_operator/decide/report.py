@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from dockwork_operator.constants import Condition
 from dockwork_operator.decide import pods as pod_facts
 from dockwork_operator.decide.children import ADOPTED, TEMPLATE, Household
 from dockwork_operator.decide.conditions import Situation, conditions_of
@@ -179,6 +180,7 @@ def status_of(outcome: Outcome) -> api.QueueStatus:
 def _situation_of(outcome: Outcome) -> Situation:
     house, size, sample = outcome.house, outcome.size, outcome.seen.redis.sample
     failing = house.deployment.conditions.get("ReplicaFailure") if house.deployment is not None else None
+    before = conditions_seen(stored_status(outcome.seen, outcome.memory).get("conditions"))
     return situation(
         outcome.seen,
         outcome.memory,
@@ -187,6 +189,9 @@ def _situation_of(outcome: Outcome) -> Situation:
         conflict="; ".join(house.conflicts),
         contested=size.is_contested,
         unready_for=pod_facts.age(outcome.memory.not_ready_since, outcome.now),
+        tried=pod_facts.has_been_ready(
+            outcome.pods, house.declared.template_hash, outcome.stored, before.get(Condition.READY)
+        ),
         troubles=pod_facts.troubles(outcome.pods),
         crash_loop=pod_facts.crash_loop(outcome.pods),
         cannot_start=pod_facts.cannot_start(outcome.pods, house.declared.template_hash),

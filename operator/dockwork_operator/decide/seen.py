@@ -116,6 +116,7 @@ class PodSeen:
     ready_since    when its Ready condition last became True, None if it is not
     terminating    its deletion has begun
     disrupted      reason of a true DisruptionTarget condition, "" if none: it was evicted
+    unschedulable  why no node takes it, in the scheduler's words
     """
 
     uid: str
@@ -132,6 +133,7 @@ class PodSeen:
     terminating: bool = False
     terminating_since: datetime | None = None
     disrupted: str = ""
+    unschedulable: str = ""
     deletion_cost: int | None = None
     containers: tuple[ContainerSeen, ...] = ()
 
@@ -396,6 +398,7 @@ def pod_seen(raw: Mapping[str, Any]) -> PodSeen:
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     conditions = conditions_seen(status.get("conditions"))
     ready, disrupted = conditions.get("Ready"), conditions.get("DisruptionTarget")
+    scheduled = conditions.get("PodScheduled")
     owners = [o for o in meta.get("ownerReferences") or () if o.get("kind") == "ReplicaSet"]
     deleted = read_time(meta.get("deletionTimestamp"))
     # deletionTimestamp is when the grace ends; the deletion began a grace earlier.
@@ -415,6 +418,7 @@ def pod_seen(raw: Mapping[str, Any]) -> PodSeen:
         terminating=deleted is not None,
         terminating_since=deleted - grace if deleted is not None else None,
         disrupted=disrupted.reason if disrupted is not None and disrupted.status == "True" else "",
+        unschedulable=scheduled.message if scheduled is not None and scheduled.status == "False" else "",
         deletion_cost=_cost(annotations.get(DELETION_COST)),
         containers=tuple(_container(c) for c in status.get("containerStatuses") or ()),
     )

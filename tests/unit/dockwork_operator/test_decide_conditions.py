@@ -17,6 +17,7 @@ from dockwork_operator.decide.seen import (
     ContainerSeen,
     QueueSeen,
     RedisFailure,
+    RedisSeen,
     ServerSeen,
     pod_seen,
 )
@@ -33,8 +34,10 @@ from support.decisions import (
     a_worker,
     a_world,
     conditions,
+    hash_of,
     message,
     redis,
+    settled,
 )
 
 QUEUE = a_queue()
@@ -85,9 +88,74 @@ CRASHING = ContainerSeen(
     last_end=ContainerEnd(exit_code=3, reason="Error"),
 )
 UNREADY = a_memory(not_ready_since=NOW - timedelta(minutes=3))
+#: The status of a Queue whose version had ready pods.
+TRIED = {
+    "conditions": [READY],
+    "observedGeneration": 1,
+    "rollout": {"state": "Complete", "stableHash": hash_of(QUEUE)},
+}
+IMAGELESS = ContainerSeen(name="worker", running=False, waiting="ImagePullBackOff", waiting_message="gone")
 
 ROWS = (
-    Row(name="steady at 0 pods", world=a_world(QUEUE), says={"ScalingActive": ("True", "Auto")}),
+    Row(
+        name="steady at 0 pods, never had any",
+        world=a_world(QUEUE),
+        says={"Ready": ("True", "Untried"), "ScalingActive": ("True", "Auto")},
+    ),
+    Row(
+        name="steady at 0 pods, had some",
+        world=a_world(QUEUE, status=TRIED),
+        says={"Ready": ("True", "AsDeclared"), "Progressing": ("False", "Complete")},
+    ),
+    Row(
+        name="the first pods start",
+        world=a_world(QUEUE, deployment=a_deployment(QUEUE, 1), pods=(a_pod("a", ready=False),)),
+        ready=False,
+        reconciling="WorkersUnavailable",
+        says={"Ready": ("False", "WorkersUnavailable"), "Progressing": ("True", "RolloutInProgress")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="the first pods cannot start",
+        world=a_world(
+            QUEUE,
+            deployment=a_deployment(QUEUE, 1),
+            pods=(a_pod("a", ready=False, containers=(IMAGELESS,)),),
+        ),
+        ready=False,
+        reconciling="WorkersUnavailable",
+        says={"Ready": ("False", "WorkersUnavailable"), "Degraded": ("True", "PodsCannotStart")},
+        kstatus="InProgress",
+    ),
+    Row(
+        name="from 0 pods, of a version that had some",
+        world=a_world(
+            QUEUE, deployment=a_deployment(QUEUE, 1), pods=(a_pod("a", ready=False),), status=TRIED
+        ),
+        says={"Ready": ("True", "AsDeclared"), "Progressing": ("False", "Complete")},
+    ),
+    Row(
+        name="from 0 pods, only another version had some",
+        world=a_world(
+            QUEUE,
+            deployment=a_deployment(QUEUE, 1),
+            pods=(a_pod("a", ready=False),),
+            status={**TRIED, "rollout": {"state": "Complete", "stableHash": "before"}},
+        ),
+        ready=False,
+        reconciling="WorkersUnavailable",
+        kstatus="InProgress",
+    ),
+    Row(
+        name="deadline passed, there were never pods that served",
+        world=a_world(
+            QUEUE, deployment=a_deployment(QUEUE, 1, conditions=OVERDUE), pods=(a_pod("a", ready=False),)
+        ),
+        memory=UNREADY,
+        ready=False,
+        stalled="ProgressDeadlineExceeded",
+        kstatus="Failed",
+    ),
     Row(
         name="steady with pods",
         world=a_world(
@@ -157,7 +225,7 @@ ROWS = (
     ),
     Row(
         name="Redis lost later",
-        world=a_world(QUEUE, deployment=a_deployment(QUEUE, 2), redis=DOWN),
+        world=a_world(QUEUE, deployment=a_deployment(QUEUE, 2), redis=DOWN, status=TRIED),
         says={
             "RedisReachable": ("False", "ConnectFailed"),
             "ScalingActive": ("False", "RedisUnreachable"),
@@ -203,7 +271,7 @@ ROWS = (
     ),
     Row(
         name="403 on an apply",
-        world=a_world(QUEUE, status={"conditions": [READY], "observedGeneration": 1}),
+        world=a_world(QUEUE, status=TRIED),
         memory=a_memory(
             failure=ApplyFailure(
                 kind=FailureKind.FORBIDDEN, message="no", verb="patch", resource="deployments.apps"
@@ -246,6 +314,7 @@ def test_a_lost_redis_never_flips_ready_though_it_turns_all_pods_unready(failure
         deployment=a_deployment(QUEUE, 2),
         pods=(a_pod("a", ready=False), a_pod("b", ready=False)),
         redis=redis(failure=failure, message="gone"),
+        status=TRIED,
     )
     memory = a_memory(redis_lost_since=LONG_AGO, not_ready_since=LONG_AGO)
 
@@ -253,6 +322,88 @@ def test_a_lost_redis_never_flips_ready_though_it_turns_all_pods_unready(failure
 
     assert got["Ready"] == ("True", "AsDeclared")
     assert got["RedisReachable"] == ("False", str(failure))
+
+
+@pytest.mark.covers("OP-110")
+def test_a_version_that_never_ran_says_why_and_an_overdue_one_speaks_of_old_pods_only_if_there_are() -> None:
+    def told(name: str, condition: str) -> str:
+        row = next(row for row in ROWS if row.name == name)
+        return message(decide_queue(row.queue, row.world, row.memory, NOW), condition)
+
+    why = "no worker pod of this version has been ready yet: "
+    why += "container worker of pod a cannot start: ImagePullBackOff: gone"
+    for condition in ("Ready", "Reconciling", "Progressing"):
+        assert told("the first pods cannot start", condition) == why
+    late = "the rollout made no progress within its deadline"
+    assert told("deadline passed, there were never pods that served", "Stalled") == late
+    assert told("deadline passed, old pods serve", "Stalled") == f"{late}; the old pods go on"
+
+
+@pytest.mark.covers("OP-110")
+def test_why_no_node_takes_a_pod_is_said_in_the_scheduler_s_words() -> None:
+    words = "0/1 nodes are available: 1 Insufficient cpu."
+    pod = pod_seen(
+        {
+            "metadata": {
+                "name": "a",
+                "uid": "u",
+                "labels": {"dockwork.dev/template-hash": hash_of(QUEUE)},
+            },
+            "status": {
+                "phase": "Pending",
+                "conditions": [{"type": "PodScheduled", "status": "False", "message": words}],
+            },
+        }
+    )
+    world = a_world(QUEUE, deployment=a_deployment(QUEUE, 1), pods=(pod,))
+
+    ready = message(decide_queue(QUEUE, world, a_memory(), NOW), "Ready")
+
+    assert ready == f"no worker pod of this version has been ready yet: not scheduled: {words} (a)"
+
+
+@pytest.mark.covers("OP-110")
+def test_a_restart_does_not_begin_the_three_minutes_anew() -> None:
+    """The Deployment knows since when it lacks pods; a process that goes on trusts its own eyes."""
+    lacking = ConditionSeen(type="Available", status="False", since=NOW - timedelta(minutes=4))
+    world = a_world(
+        QUEUE,
+        deployment=a_deployment(QUEUE, 1, conditions={"Available": lacking}),
+        pods=(a_pod("a", ready=False),),
+        status=TRIED,
+    )
+    unasked = replace(world, redis=RedisSeen())
+
+    first = decide_queue(QUEUE, unasked, a_memory(status=TRIED), NOW)
+    after = decide_queue(QUEUE, world, first.memory, NOW)
+    knows = decide_queue(QUEUE, world, a_memory(looked_ms=1), NOW)
+
+    assert conditions(after)["Ready"] == ("False", "WorkersUnavailable")
+    assert conditions(knows)["Ready"] == ("True", "AsDeclared")
+
+
+@pytest.mark.covers("OP-110")
+def test_what_one_version_proved_does_not_pass_over_to_the_next_by_a_refusal_or_a_lost_redis() -> None:
+    status = {**TRIED, "rollout": {"state": "Complete", "stableHash": "before"}}
+    refused = ApplyFailure(kind=FailureKind.FORBIDDEN, message="no")
+    for world, memory in (
+        (a_world(QUEUE, status=status), a_memory(failure=refused)),
+        (a_world(QUEUE, status=status, deployment=a_deployment(QUEUE, 1), redis=DOWN), a_memory()),
+    ):
+        assert conditions(decide_queue(QUEUE, world, memory, NOW))["Ready"] == ("True", "Untried")
+
+
+@pytest.mark.covers("OP-110", "OP-111")
+def test_bursts_of_a_version_that_ran_once_never_flip_ready_also_after_a_restart() -> None:
+    idle, up = a_deployment(QUEUE), a_deployment(QUEUE, 1)
+    starting, ready = (a_pod("a", ready=False),), (a_pod("a"),)
+    world, memory, said = a_world(QUEUE), a_memory(), []
+    for deployment, pods in ((idle, ()), (up, starting), (up, ready), (idle, ()), (up, starting)):
+        world, memory = settled(QUEUE, replace(world, deployment=deployment, pods=pods), memory)
+        memory = a_memory()
+        found = {c["type"]: c["reason"] for c in world.status["conditions"]}
+        said.append(found["Ready"])
+    assert said == ["Untried", "WorkersUnavailable", "AsDeclared", "AsDeclared", "AsDeclared"]
 
 
 @pytest.mark.covers("OP-110")

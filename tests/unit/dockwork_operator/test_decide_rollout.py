@@ -86,7 +86,7 @@ def test_a_broken_image_leaves_the_old_pods_and_ready_alone() -> None:
 
     plan = decide_queue(NEW, a_rolling_world(old_pod("a"), broken), a_memory(NEW), NOW)
 
-    assert conditions(plan)["Ready"] == ("True", "AsDeclared")
+    assert conditions(plan)["Ready"] == ("True", "Untried")
     assert [a for a in plan.actions if isinstance(a, Scale)] == []
 
 
@@ -105,7 +105,8 @@ def test_a_passed_deadline_is_reported_with_its_cause_and_nothing_is_rolled_back
     assert plan.actions == ()
     assert conditions(plan)["Stalled"] == ("True", "ProgressDeadlineExceeded")
     assert message(plan, "Stalled") == (
-        "the rollout made no progress within its deadline; the old pods go on: ImagePullBackOff (n)"
+        "the rollout made no progress within its deadline; the old pods go on: "
+        "container worker of pod n cannot start: ImagePullBackOff"
     )
     assert plan.status is not None
     assert plan.status["rollout"]["state"] == "Stalled"
