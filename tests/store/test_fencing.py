@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 
 from dockwork.core.states import State
+from dockwork.errors import DockworkError
 from dockwork.store.protocol import Lease, Outcome, Put, Settlement, Verdict
+from dockwork.store.redis import RedisStore
+from support.redis_server import RedisServer
 from support.store_world import ANN, BOB, RedisWorld, World, a_beat
+from support.waiting import until_async
 
 
 async def a_stale_lease(world: World) -> Lease:
@@ -35,7 +42,7 @@ async def test_a_stale_epoch_changes_nothing_and_is_told_lost(redis: RedisWorld)
     # A renewal tells the queue which server it saw; nothing else may differ.
     for dump in (before, after):
         dump[redis.keys.meta] = {
-            k: v for k, v in dump[redis.keys.meta].items() if k not in (b"run_id", b"reap_after")
+            k: v for k, v in dump[redis.keys.meta].items() if k not in (b"run_id", b"reap_after", b"seen")
         }
     assert after == before
 
@@ -176,3 +183,106 @@ async def test_after_a_new_run_id_reaping_waits_one_lease(redis: RedisWorld) -> 
     await redis.store.renew(redis.queue, [living.lease], a_beat())
     assert await redis.store.reap(redis.queue) == (1, 0)
     assert await redis.ids(State.READY) == ["b"]
+
+
+@pytest.mark.covers("RT-068")
+@pytest.mark.parametrize("first", ["claim", "reap", "sample", "renew"])
+async def test_after_a_silence_of_all_reaping_waits_one_lease_whoever_is_heard_first(
+    world: World, first: str
+) -> None:
+    store, queue = world.store, world.queue
+    await world.enqueue("a", "b")
+    living, other = (await world.claim(2)).claims
+    await store.renew(queue, [living.lease, other.lease], a_beat())
+    await world.fall_silent(20)
+
+    match first:
+        case "claim":
+            assert (await world.claim(5, owner=BOB)).claims == ()
+        case "reap":
+            assert await store.reap(queue) == (0, 0)
+        case "sample":
+            assert (await store.sample(queue, horizon_ms=0)).active == 2
+        case _:
+            await store.renew(queue, [], a_beat(BOB))
+    await world.advance(14)
+    assert await store.reap(queue) == (0, 0)
+    assert (await store.renew(queue, [living.lease], a_beat())).verdicts == (Verdict.OK,)
+    await world.advance(2)
+
+    assert await store.reap(queue) == (1, 0)
+    assert (await world.get("a")).deliveries == 1
+    assert await world.ids(State.READY) == ["b"]
+
+
+@pytest.mark.covers("RT-068")
+async def test_a_lease_waits_for_one_silence_only(world: World) -> None:
+    await world.enqueue("a")
+    await world.claim_one()
+    await world.fall_silent(20)
+    assert await world.store.reap(world.queue) == (0, 0)
+
+    await world.fall_silent(20)
+
+    assert await world.store.reap(world.queue) == (1, 0)
+
+
+@pytest.mark.covers("RT-068", "RT-120")
+@pytest.mark.parametrize("heard", ["sample", "renew"])
+async def test_what_a_dead_worker_held_is_taken_at_once_where_somebody_else_was_heard(
+    world: World, heard: str
+) -> None:
+    store, queue = world.store, world.queue
+    await world.enqueue("a")
+    await world.claim_one()
+    for _ in range(8):
+        await world.fall_silent(2)
+        if heard == "sample":
+            await store.sample(queue, horizon_ms=0)
+        else:
+            await store.renew(queue, [], a_beat(BOB))
+
+    assert await store.reap(queue) == (1, 0)
+
+
+async def test_to_look_at_a_queue_that_is_not_there_leaves_nothing_behind(redis: RedisWorld) -> None:
+    await redis.store.sample(redis.queue, horizon_ms=0)
+
+    assert await redis.dump() == {}
+
+
+@pytest.mark.covers("RT-068")
+@pytest.mark.parametrize("fault", ["answers nothing", "refuses writes"])
+async def test_a_redis_that_was_away_longer_than_a_lease_gives_living_owners_the_time_to_renew(
+    fault: str,
+) -> None:
+    with RedisServer() as server:
+        world = RedisWorld(RedisStore(server.url, lease=timedelta(seconds=1)), server.url)
+        await world.enqueue("a", "b")
+        claims = (await world.claim(2)).claims
+        leases = [claim.lease for claim in claims]
+        await world.store.renew(world.queue, leases, a_beat())
+
+        async def over() -> bool:
+            return asyncio.get_running_loop().time() > ends
+
+        ends = asyncio.get_running_loop().time() + 1.5
+        if fault == "answers nothing":
+            server.hang()
+            await until_async(over)
+            reaped = asyncio.ensure_future(world.store.reap(world.queue))
+            server.resume()
+            assert await reaped == (0, 0)
+        else:
+            server.raw("CONFIG", "SET", "min-replicas-to-write", "1")
+            with pytest.raises(DockworkError):
+                await world.store.renew(world.queue, leases, a_beat())
+            await until_async(over)
+            assert (await world.store.sample(world.queue, horizon_ms=0)).active == 2
+            server.raw("CONFIG", "SET", "min-replicas-to-write", "0")
+            assert await world.store.reap(world.queue) == (0, 0)
+
+        renewal = await world.store.renew(world.queue, leases, a_beat())
+        assert renewal.verdicts == (Verdict.OK,) * 2
+        assert [(await world.get(lease.job_id)).deliveries for lease in leases] == [1, 1]
+        await world.close()

@@ -133,6 +133,7 @@ steps = st.one_of(
     upkeep,
     operations,
     step("pass_time", st.sampled_from([1, 1, 2, 7])),
+    step("fall_silent", st.sampled_from([1, 2])),
 )
 
 
@@ -366,6 +367,9 @@ class BothStores(RuleBasedStateMachine):
 
     def pass_time(self, count: int) -> None:
         self.do(lambda world, lease: world.advance(count * STEP_S))
+
+    def fall_silent(self, count: int) -> None:
+        self.do(lambda world, lease: world.fall_silent(count * STEP_S))
 
 
 @pytest.mark.covers("RT-019", "RT-030")

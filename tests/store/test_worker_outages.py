@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from dockwork import Context
 from dockwork.core.states import State
+from dockwork.store.redis import RedisStore
 from dockwork.worker.reconnect import LONGEST_PAUSE_S, choose_pause
 from support.redis_server import RedisServer
 from support.waiting import until_async
@@ -128,6 +129,42 @@ async def test_a_redis_that_says_nothing_is_noticed_and_work_goes_on_afterwards(
         view = await world.until(job.id, State.COMPLETED, within=10)
 
     assert view.deliveries == 1
+
+
+@pytest.mark.covers("RT-068", "RT-127")
+async def test_a_redis_frozen_for_longer_than_a_lease_reruns_nothing_and_charges_nothing(
+    server: RedisServer, world: World
+) -> None:
+    ran: list[int] = []
+    release = asyncio.Event()
+
+    @world.app.job(queue=QUEUE)
+    async def waits(n: int) -> None:
+        ran.append(n)
+        await release.wait()
+
+    jobs = [await waits.enqueue(n=n) for n in range(3)]
+    async with world.worker(slots=4):
+        await until_async(lambda: _value(len(ran) == 3))
+        neighbour = RedisStore(world.url, lease=world.lease)
+        await neighbour.reap(NAME)
+        server.hang()
+        frozen = asyncio.get_running_loop().time()
+        try:
+            await until_async(lambda: _value(asyncio.get_running_loop().time() - frozen > 4))
+            # On its way before the worker's own calls are answered.
+            first = asyncio.ensure_future(neighbour.reap(NAME))
+        finally:
+            server.resume()
+        assert await first == (0, 0)
+        await until_async(lambda: _value(asyncio.get_running_loop().time() - frozen > 8.5), within=15)
+        assert await neighbour.reap(NAME) == (0, 0)
+        release.set()
+        views = [await world.until(job.id, State.COMPLETED) for job in jobs]
+        await neighbour.close()
+
+    assert [view.deliveries for view in views] == [1, 1, 1]
+    assert sorted(ran) == [0, 1, 2]
 
 
 @pytest.mark.covers("RT-095")

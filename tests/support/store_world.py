@@ -95,6 +95,10 @@ class World(ABC):
     async def advance(self, seconds: float) -> None:
         """So much time passes."""
 
+    @abstractmethod
+    async def fall_silent(self, seconds: float) -> None:
+        """So much time passes, and no call of anybody gets through; `advance` leaves it as if all were heard."""
+
     # doing
 
     async def enqueue(self, *jobs: NewJob | str) -> list[Admission]:
@@ -199,6 +203,10 @@ class RedisWorld(World):
             elif left > 0:
                 await self.redis.delete(key)
 
+    async def fall_silent(self, seconds: float) -> None:
+        await self.advance(seconds)
+        await self._age_fields(self.keys.meta, ("seen",), round(seconds * 1000))
+
     async def _shift(self, key: str, by: int) -> None:
         found = await self.redis.zrange(key, 0, -1, withscores=True)
         if found:
@@ -250,3 +258,6 @@ class MemoryWorld(World):
 
     async def advance(self, seconds: float) -> None:
         self.store.advance(seconds)
+
+    async def fall_silent(self, seconds: float) -> None:
+        self.store.advance(seconds, heard=False)

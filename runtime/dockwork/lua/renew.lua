@@ -27,12 +27,13 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "when_full"
 --- @include "quiesced"
 --- @include "see_run_id"
+--- @include "hear"
 --- @include "post_markers"
 --- @include "earliest"
 local S = open(K)
 if S.wrong then return S.wrong end
 local lease_ms = tonumber(ARGV[1])
--- Also what reaping waits for after a new run id: the lease that these workers really have.
+-- Also what reaping waits for after a new run id or a silence: the lease that these workers really have.
 if lease_ms > 0 then S.lease_ms = lease_ms end
 local expires = whole(S.ms + S.lease_ms)
 local verdicts, moved = {}, {}
@@ -57,6 +58,8 @@ if due and due <= S.ms then waiting = waiting + 1 end
 
 when_full(K, S)
 see_run_id(S, ARGV[2])
+-- Before the leases move: those that ended in a silence count.
+hear(K, S)
 if #S.set > 0 and S.set[1] ~= "schema" then redis.call("HSET", K.meta, unpack(S.set)) end
 if #moved > 0 then redis.call("ZADD", K.lease, "XX", unpack(moved)) end
 if ARGV[3] ~= "" then redis.call("HSET", K.workers, ARGV[3], S.now .. " " .. ARGV[5]) end

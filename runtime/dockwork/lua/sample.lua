@@ -1,4 +1,4 @@
--- One look at a queue for the scaling loop.
+-- One look at a queue for the scaling loop; it counts as a sign that Redis hears somebody (RT-068).
 -- KEYS[1]   meta      hash
 -- KEYS[2]   ready     zset
 -- KEYS[3]   prio      zset
@@ -30,6 +30,7 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "open"
 --- @include "whole"
 --- @include "when_full"
+--- @include "hear"
 --- @include "oldest_wait"
 --- @include "ids_in"
 local S = open(K)
@@ -49,6 +50,11 @@ local parked_first = S.parked > 0 and ids_in(K, S, "parked", 0, 1)[1] or ""
 local reply = {"ok", S.now, counts, flags, redis.call("HGETALL", K.stats), redis.call("HGETALL", K.parked),
   redis.call("HGETALL", K.workers), redis.call("HGETALL", K.quiesce), redis.call("HGETALL", K.leased),
   parked_first, redis.call("GET", K.owner)}
+hear(K, S)
+-- A Redis that refuses writes still shows the queue; it has heard nobody then.
+if S.set[1] and S.set[1] ~= "schema" and pcall(when_full, K, S) then
+  redis.pcall("HSET", K.meta, unpack(S.set))
+end
 if ARGV[3] ~= "" then
   when_full(K, S)
   redis.call("SET", K.cold, ARGV[3], "PX", "60000")

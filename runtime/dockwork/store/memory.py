@@ -163,7 +163,10 @@ class MemoryStore(MemoryBase):
             data = turn.queue
             calls.renew(data.keys, leases, beat, run_id=self._run_id)
             self._announced.add(queue)
-            expires = turn.ms + (self._lease_ms or turn.lease_ms)
+            turn.lease_ms = self._lease_ms or turn.lease_ms
+            expires = turn.ms + turn.lease_ms
+            turn.see_run_id()
+            turn.hear()
             verdicts = []
             for lease in leases:
                 record = data.held_by(lease)
@@ -172,7 +175,6 @@ class MemoryStore(MemoryBase):
                     continue
                 data.lease.add(record.id, expires)
                 verdicts.append(Verdict.CANCEL if record.cancel else Verdict.OK)
-            turn.see_run_id()
             if beat is not None:
                 data.workers[beat.owner] = decode_beat(b"%d %b" % (turn.ms, encode_beat(beat)))
             due = earliest(data.first_due, self._next_tick_ms(queue))
@@ -363,6 +365,7 @@ class MemoryStore(MemoryBase):
                 run_id=self._run_id,
                 ticks_soon=self._ticks_before(queue, turn.ms + horizon_ms),
             )
+            turn.hear()
             if cold:
                 turn.queue.cold_until = turn.ms + _COLD_MS
             return found

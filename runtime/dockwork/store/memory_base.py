@@ -52,14 +52,19 @@ class MemoryBase(CronMemory):
         """The store's time."""
         return _EPOCH + timedelta(microseconds=self._now_us())
 
-    def advance(self, seconds: float) -> None:
-        """Let so much time pass at once. Whoever waits for work is woken if something is due then."""
+    def advance(self, seconds: float, *, heard: bool = True) -> None:
+        """Let so much time pass at once. Whoever waits for work is woken if something is due then.
+
+        heard      False: as if the store had answered nobody in this time
+        """
         require(seconds >= 0, "seconds", expected="0 or more", got=seconds)
         with self._lock:
             self._clock_us += round(seconds * 1_000_000)
             for name, queue in self._queues.items():
                 due = earliest(queue.first_due, queue.lease.first(), self._next_tick_ms(name))
                 queue.overdue = queue.overdue or (due is not None and due <= self._now_ms())
+                if heard and queue.seen is not None:
+                    queue.seen += round(seconds * 1000)
                 self._tell(name, queue)
 
     def _now_us(self) -> int:

@@ -135,6 +135,8 @@ class MemoryQueue:
         self.seq = self.bytes = self.kept = self.kept_completed = 0
         self.run_id = ""
         self.reap_after = 0
+        #: When a call that counts as a sign of life came last, about.
+        self.seen: int | None = None
         self.records: dict[str, Record] = {}
         self.ready, self.prio, self.delayed = Index(), Index(), Index()
         self.lease, self.expiry, self.wake = Index(), Index(), Index()
@@ -478,9 +480,19 @@ class Turn:
             self.queue.run_id = self.run_id
             self.queue.reap_after = self.ms + self.lease_ms
 
+    def hear(self) -> None:
+        """Somebody's call got through: after a silence in which leases ended, reaping waits (see ``hear.lua``)."""
+        queue = self.queue
+        silent = 0 if queue.seen is None else self.ms - queue.seen
+        if silent * 2 > self.lease_ms and queue.lease.count(queue.reap_after, self.ms + self.lease_ms // 6):
+            queue.reap_after = self.ms + self.lease_ms
+        if queue.seen is None or silent * 8 > self.lease_ms:
+            queue.seen = self.ms
+
     def reap_ended(self, most: int) -> tuple[int, int, int | None]:
         """Take jobs back whose lease is over: returned, buried, and when the next look is worth it."""
         self.see_run_id()
+        self.hear()
         queue = self.queue
         ends = queue.lease.first()
         if ends is None:

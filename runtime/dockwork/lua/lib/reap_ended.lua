@@ -3,12 +3,14 @@
 --- @include "tally"
 --- @include "note"
 --- @include "see_run_id"
+--- @include "hear"
 --- @include "put_back"
 --- @include "remove_all"
 -- Takes back at most `most` jobs whose lease is over, oldest first. Answers returned, buried, and when the
--- next look is worth it (a lease end, or the end of the wait after a new run id), false if nothing is leased.
+-- next look is worth it (a lease end, or the end of the wait after a new run id or a silence), false if nothing is leased.
 local function reap_ended(K, S, run_id, most)
   see_run_id(S, run_id)
+  hear(K, S)
   local first = redis.call("ZRANGE", K.lease, 0, 0, "WITHSCORES")
   if not first[1] then
     return 0, 0, false
