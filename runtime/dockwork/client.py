@@ -492,7 +492,10 @@ def _why(view: JobView) -> str:
 
 
 def _instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms)
+    except OverflowError:  # one such job must not make a list of them unreadable
+        return (datetime.max if ms > 0 else datetime.min).replace(tzinfo=UTC)
 
 
 def _maybe_instant(ms: int | None) -> datetime | None:

@@ -6,6 +6,7 @@ A docstring is the message's first sentence. No error carries a payload or a cre
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 
@@ -43,7 +44,8 @@ class InvalidArgs(DockworkError, ValueError):
         self.path = path
         self.expected = expected
         self.got = got
-        super().__init__(f"{job_type}: argument {path}: expected {expected}, got {got}")
+        where = f"argument {path}" if path else "arguments"
+        super().__init__(f"{job_type}: {where}: expected {expected}, got {got}")
 
 
 class Undecodable(DockworkError):
@@ -157,23 +159,49 @@ class JobFailed(DockworkError):
         super().__init__(f"job {job_id} is {state}: {reason}")
 
 
+def text_of(error: BaseException) -> str:
+    """What `error` says, though its ``__str__`` may itself be broken."""
+    try:
+        return str(error)
+    except Exception:  # the user's code: an error that cannot be told is still that error
+        return f"({type(error).__qualname__} without a text: its __str__ fails)"
+
+
 # What a handler raises to say how its run ended.
+
+#: Ten years, as for any delay of a job.
+_LONGEST_S = 3653 * 24 * 3600
+
+
+def _seconds(after: float | timedelta, field: str) -> float:
+    if isinstance(after, timedelta):
+        after = after.total_seconds()
+    fits = isinstance(after, int | float) and not isinstance(after, bool) and 0 <= after <= _LONGEST_S
+    require(fits, field, expected="seconds or a timedelta, 0 to ten years", got=after)
+    return after
 
 
 class Retry(DockworkError):
-    """Run again after `after` seconds, or by the backoff: a failed attempt."""
+    """Run again after `after`, seconds or a timedelta, or by the backoff: a failed attempt."""
 
-    def __init__(self, after: float | None = None, reason: str = "retry") -> None:
-        self.after = after
+    def __init__(self, after: float | timedelta | None = None, reason: str = "retry") -> None:
+        self.after = None if after is None else _seconds(after, "Retry.after")
+        self.reason = reason
         super().__init__(reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # from a process pool, an error comes pickled
+        return type(self), (self.after, self.reason)
 
 
 class Snooze(DockworkError):
-    """Run again after `after` seconds; no counter changes."""
+    """Run again after `after`, seconds or a timedelta; no counter changes."""
 
-    def __init__(self, after: float) -> None:
-        self.after = after
-        super().__init__(f"snoozed for {after} s")
+    def __init__(self, after: float | timedelta) -> None:
+        self.after = _seconds(after, "Snooze.after")
+        super().__init__(f"snoozed for {self.after} s")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.after,)
 
 
 class Discard(DockworkError):

@@ -19,7 +19,7 @@ from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priority
 from dockwork.core.keys import QueueName
 from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
-from dockwork.core.schema import Signature, check_bindable
+from dockwork.core.schema import Signature, check_bindable, dump_untyped
 from dockwork.core.sizes import parse_size
 from dockwork.errors import InvalidValue, require
 from dockwork.store.protocol import NewJob, QueueConfig
@@ -148,9 +148,8 @@ def item_by_name(
     known = registry.get(type_)
     if known is not None:
         return known.call(options).item_of(arguments, queue=queue)
-    from pydantic_core import to_json
-
-    envelope = Envelope(type=check_job_type(type_), args=to_json(dict(arguments)), headers=options.headers)
+    args = dump_untyped(check_job_type(type_), arguments)
+    envelope = Envelope(type=type_, args=args, headers=options.headers)
     return Item(type=type_, queue=queue, envelope=seal(envelope), options=options)
 
 

@@ -34,7 +34,7 @@ def check_job_id(job_id: str) -> str:
 
 def check_job_type(name: str) -> str:
     """`name` itself, if it may name a job type."""
-    fits = isinstance(name, str) and 0 < len(name.encode()) <= LONGEST_TYPE
+    fits = isinstance(name, str) and 0 < len(name.encode("utf-8", "replace")) <= LONGEST_TYPE
     # "@" joins a type and its schema hash in the name of a parked index.
     readable = fits and name.isprintable() and "@" not in name
     require(readable, "job type", expected="1 to 64 bytes, printable, without @", got=name)

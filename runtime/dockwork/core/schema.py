@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
 import typing_extensions
@@ -92,10 +92,8 @@ class Signature:
             return self._dumper.to_json(self._adapter.validate_python(arguments))
         except ValidationError as error:
             raise self._invalid(error) from None
-        except PydanticSerializationError as error:
-            raise InvalidArgs(
-                self.job_type, "", expected="values that JSON can carry", got=str(error)
-            ) from None
+        except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
+            raise _unwritable(self.job_type, arguments, error) from None
 
     def load(self, arguments: bytes | Mapping[str, Any]) -> dict[str, Any]:
         """What the handler gets for the stored JSON object `arguments`. Raises InvalidArgs with the path."""
@@ -139,7 +137,7 @@ class Signature:
         """What the handler returned, as JSON. Raises InvalidValue if JSON cannot carry it."""
         try:
             return self._result_dumper.to_json(value, warnings=False)
-        except PydanticSerializationError:
+        except (PydanticSerializationError, RecursionError):
             expected = "a value that JSON can carry"
             raise InvalidValue(
                 f"result of {self.job_type}", expected=expected, got=type(value).__name__
@@ -163,6 +161,58 @@ class Signature:
             return InvalidArgs(self.job_type, path, expected=expected, got="an unknown name")
         expected = first["msg"].removeprefix("Input should be ")
         return InvalidArgs(self.job_type, path, expected=expected, got=type(first["input"]).__name__)
+
+
+def dump_untyped(job_type: str, arguments: Mapping[str, Any]) -> bytes:
+    """`arguments` of a type that is not known here, as JSON. Raises InvalidArgs with the path."""
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgs(job_type, "", expected="values by name", got=type(arguments).__name__)
+    try:
+        return to_json(dict(arguments))
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
+        raise _unwritable(job_type, arguments, error, bytes_mode="utf8") from None
+
+
+def _unwritable(
+    job_type: str,
+    arguments: Mapping[str, Any],
+    error: Exception,
+    bytes_mode: Literal["utf8", "base64"] = "base64",
+) -> InvalidArgs:
+    """Where the innermost value stands that JSON cannot carry, without quoting it."""
+    path: list[str] = []
+    value: Any = arguments
+    expected, deepest = "a value that JSON can carry", 20
+    if isinstance(error, RecursionError) or "depth exceeded" in str(error):
+        expected, deepest = "a value that is not nested so deeply", 1
+    elif "Circular" in str(error):
+        expected, deepest = "a value that does not hold itself", 1
+    while len(path) < deepest:
+        for name, part in _parts(value):
+            if not _is_writable(part, bytes_mode):
+                path.append(str(name).encode("utf-8", "backslashreplace").decode())
+                value = part
+                break
+        else:
+            break
+    got = type(value).__name__
+    if isinstance(value, str | bytes | Mapping) and expected.endswith("carry"):
+        expected = "text in UTF-8"
+    return InvalidArgs(job_type, ".".join(path), expected=expected, got=got)
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    return enumerate(value) if isinstance(value, list | tuple) else ()
+
+
+def _is_writable(value: Any, bytes_mode: Literal["utf8", "base64"]) -> bool:
+    try:
+        to_json(value, bytes_mode=bytes_mode)
+    except (PydanticSerializationError, ValueError, TypeError, RecursionError):
+        return False
+    return True
 
 
 def schema_hash(json_schema: Mapping[str, Any]) -> str:

@@ -32,7 +32,14 @@ from dockwork.store.protocol import (
     Verdict,
 )
 from dockwork.store.scripts import script
-from dockwork.store.texts import LOG_LINES, encode_failure, fit_log_line, fit_progress
+from dockwork.store.texts import (
+    LOG_LINES,
+    REASON_BYTES,
+    encode_failure,
+    fit,
+    fit_log_line,
+    fit_progress,
+)
 
 R = TypeVar("R")
 Arg = bytes | str | int
@@ -131,7 +138,8 @@ def job_options(job: NewJob) -> str:
 def check_new_job(job: NewJob) -> None:
     """Refuse what would not survive in Redis as it is meant. Raises InvalidValue."""
     require(is_job_id(job.id), "id", expected="1 to 64 characters of A-Z a-z 0-9 . _ : -", got=job.id)
-    require(0 < len(job.type.encode()) <= 64, "type", expected="1 to 64 bytes", got=job.type)
+    fits = bool(job.type) and fit(job.type, 64) == job.type
+    require(fits, "type", expected="1 to 64 bytes of UTF-8", got=job.type)
     require(-100 <= job.priority <= 100, "priority", expected="-100 to 100", got=job.priority)
     require(0 <= job.due_in_ms <= 4 * 10**11, "due_in_ms", expected="0 to ten years", got=job.due_in_ms)
 
@@ -296,7 +304,7 @@ def settlement_args(settlement: Settlement) -> list[Arg]:
         values.append(settlement.delay_ms)
     if settlement.reason:
         letters += "W"
-        values.append(settlement.reason[:64])
+        values.append(fit(settlement.reason, REASON_BYTES))
     if settlement.failure is not None:
         letters += "F"
         values.append(encode_failure(settlement.failure))
@@ -375,7 +383,7 @@ def renew(
 
 def requeue(keys: QueueKeys, leases: Sequence[Lease], put: Put, reason: str) -> Call[list[Verdict]]:
     """Put running jobs back, charged nothing."""
-    args: list[Arg] = [put.value, reason, *_lease_args(leases)]
+    args: list[Arg] = [put.value, fit(reason, REASON_BYTES), *_lease_args(leases)]
     return Call("requeue", keys, args, _verdicts, [lease.job_id for lease in leases])
 
 

@@ -10,7 +10,7 @@ from dockwork.store.calls import CLAIM_BYTES, RESULT_BYTES
 from dockwork.store.memory_index import Index
 from dockwork.store.memory_queue import ASIDE_MS, FOREVER, MemoryQueue, Record, Turn, earliest, pod_of
 from dockwork.store.protocol import Claim, Claimed, Outcome, Owner, Settlement, Verdict
-from dockwork.store.texts import encode_failure, fit_progress
+from dockwork.store.texts import REASON_BYTES, encode_failure, fit, fit_progress
 
 _PROMOTED = 200
 _REAPED = 100
@@ -219,7 +219,7 @@ def settle_all(turn: Turn, owner: Owner, settlements: Sequence[Settlement]) -> t
             )
         elif settlement.outcome in _ENDS:
             record.attempts += settlement.failure is not None
-            turn.to_dead(record, _ENDS[settlement.outcome], settlement.reason[:64])
+            turn.to_dead(record, _ENDS[settlement.outcome], fit(settlement.reason, REASON_BYTES))
         else:
             _settle_again(turn, record, settlement)
     if has_completed:

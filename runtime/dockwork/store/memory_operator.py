@@ -8,6 +8,7 @@ from dockwork.core.states import RUNNING, WAITING, State
 from dockwork.store.memory_queue import FOREVER, MemoryQueue, Turn, pod_of
 from dockwork.store.operator_calls import CONFIG_FIELDS, read_config
 from dockwork.store.protocol import OwnerRecord, QueueConfig, RevokeCause
+from dockwork.store.texts import EXIT_BYTES, fit
 
 _OWNED_MS = 300_000
 _TAKEN_OVER_MS = 15_000
@@ -93,7 +94,7 @@ def revoke(turn: Turn, owner: str, cause: RevokeCause, exit_reason: str) -> int:
     queue.lease.remove_all(ids)
     for job_id in ids:
         record = queue.records[job_id]
-        record.exit = exit_reason[:512] or record.exit
+        record.exit = fit(exit_reason, EXIT_BYTES) or record.exit
         turn.put_back(
             record, cause="died" if died else "revoked", charge=died, reason="" if died else "revoked"
         )

@@ -10,6 +10,7 @@ from dockwork.errors import InvalidValue, require
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Arg, Call
 from dockwork.store.protocol import OwnerRecord, QueueConfig, RevokeCause, Sample
+from dockwork.store.texts import EXIT_BYTES, fit
 from dockwork.store.views import to_counts, to_map
 
 #: `QueueConfig.keep`: its keys, and the fields of meta that hold them. -1 is no limit, 0 keeps nothing.
@@ -162,7 +163,7 @@ def revoke(
     keys: QueueKeys, owner: str, cause: RevokeCause, exit_reason: str, from_rank: int
 ) -> Call[tuple[int, int]]:
     """Take back an owner's jobs among the next 1000 leases: (taken back, rank to go on from or -1)."""
-    args: list[Arg] = [owner, cause.value, exit_reason[:512], from_rank]
+    args: list[Arg] = [owner, cause.value, fit(exit_reason, EXIT_BYTES), from_rank]
     return Call("revoke", keys, args, lambda reply: (int(reply[1]), int(reply[2])))
 
 

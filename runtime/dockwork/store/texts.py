@@ -8,6 +8,8 @@ from dataclasses import replace
 from dockwork.store.protocol import Failure
 
 MARK = "... [cut]"
+REASON_BYTES = 64
+EXIT_BYTES = 512
 FAILURE_BYTES = 8 * 1024
 PROGRESS_BYTES = 4 * 1024
 LOG_BYTES = 16 * 1024
@@ -18,8 +20,13 @@ def cut(text: str, size: int) -> str:
     """`text` in at most `size` bytes of UTF-8, with a mark if something is missing."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) <= size:
-        return text
+        return encoded.decode()
     return encoded[: max(0, size - len(MARK))].decode("utf-8", "ignore") + MARK
+
+
+def fit(text: str, size: int) -> str:
+    """`text` in at most `size` bytes of UTF-8, without a mark; half a surrogate pair becomes a question mark."""
+    return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
 def encode_failure(failure: Failure) -> bytes:

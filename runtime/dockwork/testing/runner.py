@@ -15,7 +15,7 @@ from datetime import datetime
 from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
 from dockwork.registry import Registry
-from dockwork.store.protocol import Owner, Store
+from dockwork.store.protocol import Owner, Settlement, Store
 from dockwork.worker.executor import Executor, Middleware
 from dockwork.worker.lane import Lane
 from dockwork.worker.reconnect import Link
@@ -41,6 +41,9 @@ class _Noting:
 
     def stop(self, run: Run, reason: StopReason) -> None:
         self._executor.stop(run, reason)
+
+    def fail_plainly(self, run: Run, message: str) -> Settlement | None:
+        return self._executor.fail_plainly(run, message)
 
     def close(self) -> None:
         self._executor.close()

@@ -17,14 +17,17 @@ from typing import Any
 from dockwork import clock
 from dockwork.core.codec import Opened, open_envelope
 from dockwork.core.jobs import JobInfo, StopReason
+from dockwork.core.retry import DEFAULT_BACKOFF, next_delay
 from dockwork.errors import (
     Cancelled,
+    DockworkError,
     Interrupted,
     InvalidArgs,
     InvalidValue,
     TimedOut,
     Undecodable,
     Unrecoverable,
+    text_of,
 )
 from dockwork.registry import JobType, Registry
 from dockwork.store.calls import RESULT_BYTES
@@ -110,6 +113,9 @@ class Executor:
         except (Undecodable, InvalidArgs) as error:
             self._finish(run, self._unreadable(run, prepared.job_type, error))
             return
+        except Exception as error:  # a validator of the user's: its defect is this job's and not ours
+            self._over(run, error)
+            return
         run.headers = opened.headers
         run.timeout_s = timeout_s = timeout_of(claim, prepared.policy)
         now = self._loop.time()
@@ -149,7 +155,7 @@ class Executor:
         if run.stop_reason is None:
             run.stop_reason = StopReason.TIMEOUT
         text = f"the run went on for {HARD_AFTER_S:g} s after its timeout of {run.timeout_s:g} s"
-        settlement = self._failed(run, TimedOut(text))
+        settlement = self._judge(run, TimedOut(text))
         if settlement is not None:
             self._lane.abandon(run, settlement)
 
@@ -215,6 +221,8 @@ class Executor:
             await run.context.flush_lines()
         except asyncio.CancelledError:
             return  # a drain's end: the outcome counts more than the last lines
+        except DockworkError as error:
+            log.warning("log_lines_lost", job_id=run.lease.job_id, error=str(error))
 
     # --- what became of it -----------------------------------------------------------------------------------
 
@@ -223,6 +231,9 @@ class Executor:
             result = prepared.dump_result(value)
         except InvalidValue as error:
             self._over(run, Unrecoverable(str(error)))
+            return
+        except Exception as error:  # a serializer of the user's
+            self._over(run, error)
             return
         if jobs_are_shown():
             shown.info("job_completed", job_id=run.lease.job_id, job_type=run.claim.type, ms=self._ms(run))
@@ -242,7 +253,43 @@ class Executor:
 
     def _over(self, run: Run, error: BaseException) -> None:
         run.over = True
-        self._finish(run, self._failed(run, told_error(error, run.stop_reason, run.timeout_s)))
+        self._finish(run, self._judge(run, told_error(error, run.stop_reason, run.timeout_s)))
+
+    def _judge(self, run: Run, error: BaseException) -> Settlement | None:
+        """The settlement after `error`, or None to put the job back; whatever the error is made of."""
+        try:
+            return self._failed(run, error)
+        except Exception as defect:  # without a settlement the slot and the job would be held for nothing
+            log.error(
+                "run_not_judged",
+                job_id=run.lease.job_id,
+                job_type=run.claim.type,
+                error=type(error).__qualname__,
+                defect=type(defect).__qualname__,
+            )
+            return self.fail_plainly(run, f"{type(error).__qualname__}, which could not be told")
+
+    def fail_plainly(self, run: Run, message: str) -> Settlement | None:
+        """A failed attempt by the default backoff that holds nothing of the user's; None to put the job back."""
+        facts = Facts(
+            attempts=run.claim.attempts,
+            max_attempts=attempts_of(run.claim, Policy()),
+            stopped=run.stop_reason,
+        )
+        error = DockworkError(message)
+        decision = decide_outcome(
+            error, facts, lambda failed: next_delay(DEFAULT_BACKOFF, failed, clock.spread())
+        )
+        if decision.outcome is None:
+            return None
+        return Settlement(
+            lease=run.lease,
+            outcome=decision.outcome,
+            started_ms=run.started_ms,
+            delay_ms=decision.delay_ms,
+            reason=decision.reason,
+            failure=self._failure(run, error) if decision.failed else None,
+        )
 
     def _failed(self, run: Run, error: BaseException) -> Settlement | None:
         """The settlement after `error`, or None to put the job back."""
@@ -289,7 +336,7 @@ class Executor:
             return
         look = f"dockwork jobs {self._lane.name.queue} {run.lease.job_id}"
         shown.warning(
-            event, message=str(failure), exc_info=failure, **named, ms=self._ms(run), look=repr(look)
+            event, message=text_of(failure), exc_info=failure, **named, ms=self._ms(run), look=repr(look)
         )
 
     def _ms(self, run: Run) -> int:
@@ -299,7 +346,7 @@ class Executor:
         trace = "".join(traceback.format_exception(error))
         return Failure(
             error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-            message=str(error),
+            message=text_of(error),
             trace=_cut_middle(trace, TRACE_CAP),
             worker=self._worker,
             at_ms=run.started_ms + self._ms(run),

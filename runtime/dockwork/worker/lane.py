@@ -81,6 +81,10 @@ class Runner(Protocol):
 
     def begin(self, run: Run) -> None: ...
     def stop(self, run: Run, reason: StopReason) -> None: ...
+    def fail_plainly(self, run: Run, message: str) -> Settlement | None:
+        """A failed attempt that holds nothing of the user's; None to put the job back."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -353,6 +357,13 @@ class Lane:
         self._took(claimed, room)
 
     async def _settle(self, number: int, batch: list[Run], room: int) -> None:
+        try:
+            await self._send_outcomes(number, batch, room)
+        except Exception:  # a defect ends the worker: what it left unsettled is not left to its lease
+            self.put_back([run for run in batch if run.phase is Phase.SETTLING])
+            raise
+
+    async def _send_outcomes(self, number: int, batch: list[Run], room: int) -> None:
         known = self._known_now()
         settlements = [run.settlement for run in batch if run.settlement is not None]
         try:
@@ -361,7 +372,7 @@ class Lane:
                     self.name, self._tools.owner, settlements, number=number, claim_next=room, known=known
                 )
             )
-        except (ScriptFailed, UnknownReply) as error:
+        except Exception as error:  # a value that cannot be sent, too, costs its own job at most
             self._settle_failed(batch, error)
             return
         finally:
@@ -376,12 +387,19 @@ class Lane:
         self._took(settled.claimed, room)
 
     def _settle_failed(self, batch: list[Run], error: Exception) -> None:
-        """One bad settlement must not hold the others: try each alone; give up the one that fails alone."""
-        if len(batch) == 1:
-            log.error("settle_failed", job_id=batch[0].lease.job_id, error=str(error))
-            self._release(batch[0])
-            return
+        """One bad settlement must not hold the others: try each alone; one that fails alone has failed."""
         self._hungry = True
+        if len(batch) == 1:
+            run = batch[0]
+            log.error("settle_failed", job_id=run.lease.job_id, job_type=run.claim.type, error=_brief(error))
+            if run.plain or isinstance(error, ScriptFailed | UnknownReply):
+                self._release(run)  # Redis has it, and its lease brings it back
+                return
+            run.plain = True
+            run.settlement = self.runner.fail_plainly(run, f"its outcome could not be sent: {_brief(error)}")
+            if run.settlement is None:
+                self.put_back([run])
+                return
         for run in batch:
             self._send_settle([run], 0)
 
@@ -564,6 +582,11 @@ class Lane:
         elapsed = self._loop.time() - run.started_at
         mean = self.mean_s.get(run.claim.type)
         self.mean_s[run.claim.type] = elapsed if mean is None else mean + NEWEST * (elapsed - mean)
+
+
+def _brief(error: Exception) -> str:
+    # Another's text may quote the value that it stumbled over.
+    return str(error) if isinstance(error, ScriptFailed | UnknownReply) else type(error).__qualname__
 
 
 async def _fail(task: asyncio.Task[None]) -> None:

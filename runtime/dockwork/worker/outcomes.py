@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from dockwork.core.durations import to_ms
 from dockwork.core.jobs import StopReason
-from dockwork.errors import Cancelled, Discard, Interrupted, Retry, Snooze, TimedOut, Unrecoverable
+from dockwork.errors import Cancelled, Discard, Interrupted, Retry, Snooze, TimedOut, Unrecoverable, text_of
 from dockwork.store.protocol import Outcome
 
 
@@ -63,9 +63,9 @@ def decide_outcome(error: BaseException, facts: Facts, backoff: Callable[[int], 
         case Snooze():
             return Decision(outcome=Outcome.SNOOZE, delay_ms=_ms(error.after), reason="snooze")
         case Discard():
-            return Decision(outcome=Outcome.FAILED, reason=str(error) or "discarded", failed=True)
+            return Decision(outcome=Outcome.FAILED, reason=text_of(error) or "discarded", failed=True)
         case Unrecoverable():
-            return Decision(outcome=Outcome.DEAD, reason=str(error) or "unrecoverable", failed=True)
+            return Decision(outcome=Outcome.DEAD, reason=text_of(error) or "unrecoverable", failed=True)
         case Retry(after=float() | int()):
             return _failed_attempt(facts, lambda _: timedelta(seconds=max(error.after or 0, 0)))
     return _failed_attempt(facts, backoff)

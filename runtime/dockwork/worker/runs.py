@@ -41,6 +41,7 @@ class Run:
         "lease",
         "over",
         "phase",
+        "plain",
         "settlement",
         "soft_at",
         "started_at",
@@ -68,6 +69,7 @@ class Run:
         self.thread: SlotThread | None = None
         self.began = False  #: the handler's task made its first step
         self.over = False  #: the handler returned or raised
+        self.plain = False  #: its settlement could not be sent and was replaced by a plain failed attempt
         self.announced = False  #: `start` was sent
 
     def __repr__(self) -> str:

@@ -19,7 +19,15 @@ from typing import Any, TypeVar
 from dockwork import clock
 from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
-from dockwork.errors import DockworkError, InvalidUrl, InvalidValue, ScriptFailed, UnknownReply, require
+from dockwork.errors import (
+    DockworkError,
+    InvalidUrl,
+    InvalidValue,
+    ScriptFailed,
+    UnknownReply,
+    require,
+    text_of,
+)
 from dockwork.registry import Registry
 from dockwork.settings import Settings
 from dockwork.store.protocol import Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
@@ -415,7 +423,8 @@ class Worker:
         for lane in self.lanes:
             await _quiet_by(lane, end)
             if not lane.is_quiet:
-                self._exit = ExitCode.NO_REDIS
+                if self._exit is not ExitCode.INTERNAL:
+                    self._exit = ExitCode.NO_REDIS
                 log.error("not_put_back", queue=lane.name.queue, jobs=len(lane.runs))
 
     async def _close(self) -> None:
@@ -560,7 +569,8 @@ class Worker:
                 self._rescue_lane(lane)
             except DockworkError as error:
                 log.error("not_put_back", queue=lane.name.queue, jobs=len(lane.runs), error=_brief(error))
-                code = ExitCode.NO_REDIS
+                if code is not ExitCode.INTERNAL:
+                    code = ExitCode.NO_REDIS
         log.info("worker_ended", code=int(code), reason=self.drain.reason)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -656,4 +666,4 @@ def _machine_id() -> str:
 
 
 def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"[:500]
+    return f"{type(error).__name__}: {text_of(error)}"[:500]

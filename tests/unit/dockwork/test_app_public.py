@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,11 @@ import pytest
 from mypy import api as mypy
 
 import dockwork
-from dockwork import App, Backoff, Context, InvalidArgs, InvalidValue, JobRef, Keep
+from dockwork import App, Backoff, Context, InvalidArgs, InvalidValue, JobRef, Keep, State
+from dockwork.client import job_of
 from dockwork.core.ids import ulid
 from dockwork.core.sizes import parse_size
+from dockwork.store.protocol import JobView
 
 ROOT = Path(__file__).parents[3]
 
@@ -327,3 +329,56 @@ def test_ids_sort_by_time_and_follow_the_ulid_specification() -> None:
 @pytest.mark.parametrize(("text", "size"), [("1024", 1024), (7, 7), ("64Ki", 65536), ("2Gi", 2 << 30)])
 def test_sizes_are_powers_of_1024(text: int | str, size: int) -> None:
     assert parse_size(text, "max_bytes") == size
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.covers("RT-002")
+@pytest.mark.parametrize(
+    ("arguments", "path", "expected", "got"),
+    [
+        ({"a": "\ud800"}, "a", "text in UTF-8", "str"),
+        ({"a": [1, {"x": "\ud800"}]}, "a.1.x", "text in UTF-8", "str"),
+        ({"a": {"\ud800": 1}}, "a", "text in UTF-8", "dict"),
+        ({"a": [object()]}, "a.0", "a value that JSON can carry", "object"),
+        ({"a": nested(5000)}, "a", "a value that is not nested so deeply", "list"),
+    ],
+)
+def test_arguments_that_json_cannot_carry_are_refused_with_their_path(
+    arguments: dict[str, Any], path: str, expected: str, got: str
+) -> None:
+    app = App("shop", redis="redis://127.0.0.1:1")
+
+    @app.job(queue="work")
+    def known(a: Any) -> None: ...
+
+    for type_ in ("known", "unknown"):
+        with pytest.raises(InvalidArgs) as refused:
+            app.item(type_, arguments, queue="work")
+        assert (refused.value.job_type, refused.value.path) == (type_, path)
+        assert (refused.value.expected, refused.value.got) == (expected, got)
+
+
+@pytest.mark.covers("RT-002")
+def test_names_and_arguments_of_an_unknown_type_are_refused_as_what_they_are() -> None:
+    app = App("shop", redis="redis://127.0.0.1:1")
+
+    with pytest.raises(InvalidArgs, match="t: argument a: expected text in UTF-8, got bytes"):
+        app.item("t", {"a": b"\xff"}, queue="work")
+    with pytest.raises(InvalidArgs, match="t: arguments: expected values by name, got list"):
+        app.item("t", [1], queue="work")  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="job type: expected 1 to 64 bytes"):
+        app.item("\ud800", {}, queue="work")
+    with pytest.raises(InvalidValue, match="id: expected 1 to 64 characters"):
+        app.item("t", {}, queue="work", id="\ud800")
+
+
+def test_a_time_beyond_the_calendar_is_its_last_and_not_an_error() -> None:
+    view = JobView(id="a", type="t", state=State.DELAYED, due_ms=10**20, envelope=b"{}", created_ms=0)
+
+    assert job_of(view, "work").due_at == datetime.max.replace(tzinfo=UTC)

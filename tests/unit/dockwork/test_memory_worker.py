@@ -6,11 +6,24 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from typing import Annotated, Any
 
 import pytest
+from pydantic import AfterValidator
 
-from dockwork import App, Backoff, Context, JobRef, Settings, State
+from dockwork import (
+    App,
+    Backoff,
+    Context,
+    JobRef,
+    Retry,
+    Settings,
+    State,
+    StoreUnavailable,
+    Unrecoverable,
+)
 from dockwork.core.keys import QueueName
 from dockwork.core.states import ENDED
 from dockwork.testing import MemoryStore
@@ -162,3 +175,110 @@ async def test_producers_on_other_loops_and_threads_share_the_store() -> None:
     await app.close()
 
     assert results == [2 * n for n in range(20)]
+
+
+class Mute(ValueError):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Wordless(Unrecoverable):
+    def __str__(self) -> str:
+        return 5  # type: ignore[return-value]  # noqa: PLE0307
+
+
+class Endless(Retry):
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.after = float("inf")
+
+
+@pytest.mark.covers("RT-132")
+async def test_an_error_that_cannot_be_told_fails_its_attempt_and_frees_its_slot_at_once() -> None:
+    errors: list[Exception] = [
+        Mute(),
+        Wordless(),
+        Endless(),
+        Unrecoverable("caf\udce9"),
+        ValueError("caf\udce9"),
+    ]
+    app = App("shop", store=MemoryStore(), namespace="default")
+
+    @app.job(queue="work", retries=1, backoff=Backoff.fixed(3600))
+    async def fails(ctx: Context, which: int) -> None:
+        ctx.log("caf\udce9", which=errors[which])
+        raise errors[which]
+
+    async with a_worker(app, slots=1):
+        refs = [await fails.enqueue(which) for which in range(len(errors))]
+        for ref in refs:
+            await until_state(ref, State.DELAYED, State.DEAD)
+        jobs = [await app.client.job("work", ref.id) for ref in refs]
+
+    found = [(job.state, job.failures[-1].message, job.log[0].count("caf?")) for job in jobs if job]
+    assert found == [
+        (State.DELAYED, "(Mute without a text: its __str__ fails)", 1),
+        (State.DEAD, "(Wordless without a text: its __str__ fails)", 1),
+        (State.DELAYED, "Endless, which could not be told", 1),
+        (State.DEAD, "caf?", 1),
+        (State.DELAYED, "caf?", 1),
+    ]
+    await app.close()
+
+
+def fail_where_negative(value: int) -> int:
+    if value < 0:
+        raise KeyError("no")
+    return value
+
+
+async def test_a_validator_that_breaks_fails_its_job_and_not_the_worker() -> None:
+    app = App("shop", store=MemoryStore(), namespace="default")
+
+    @app.job(queue="work", retries=0)
+    async def takes(value: Annotated[int, AfterValidator(fail_where_negative)]) -> int:
+        return value
+
+    bad = await app.submit(
+        replace(takes.item(1), envelope=takes.item(1).envelope.replace(b'"value":1', b'"value":-1'))
+    )
+    async with a_worker(app):
+        await until_state(bad, State.DEAD)
+        assert await (await takes.enqueue(2)).result(timeout=10) == 2
+    await app.close()
+
+
+async def test_a_defect_stays_the_reason_for_the_end_though_redis_is_gone_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryStore()
+    app = App("shop", store=store, namespace="default")
+
+    @app.job(queue="work")
+    async def ends() -> None:
+        return
+
+    async def lost(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable
+
+    settings = Settings(
+        namespace="default", queues={"work": 1}, trap_signals=False, drain_timeout=timedelta(seconds=1)
+    )
+    worker = app.worker(settings=settings)
+    running = asyncio.ensure_future(worker.run())
+
+    async def runs() -> bool:
+        return worker.is_running
+
+    async def claimed() -> bool:
+        return bool(worker.lanes[0].runs)
+
+    await until_async(runs, what="the worker runs")
+    monkeypatch.setattr(store, "settle", lost)
+    monkeypatch.setattr(store, "requeue", lost)
+    await ends.enqueue()
+    await until_async(claimed, what="the job is claimed")
+    worker._fail(RuntimeError("a defect"))
+
+    assert await asyncio.wait_for(running, 30) == 70
+    await app.close()

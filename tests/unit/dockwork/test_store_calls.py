@@ -19,7 +19,9 @@ from dockwork.store.protocol import (
     NewJob,
     Outcome,
     Owner,
+    Put,
     QueueConfig,
+    RevokeCause,
     Settlement,
     WorkerState,
 )
@@ -27,9 +29,11 @@ from dockwork.store.texts import (
     FAILURE_BYTES,
     LOG_LINES,
     PROGRESS_BYTES,
+    REASON_BYTES,
     cut,
     decode_failure,
     encode_failure,
+    fit,
     fit_log_line,
     fit_progress,
 )
@@ -203,3 +207,24 @@ def test_texts_are_cut_on_a_character_with_a_mark() -> None:
 def test_an_unknown_limit_of_retention_is_refused() -> None:
     with pytest.raises(InvalidValue, match="keep: expected completed_age_ms"):
         operator_calls.configure(KEYS, QueueConfig(keep={"completed": 1}), None)
+
+
+@pytest.mark.covers("RT-138")
+def test_a_free_text_with_half_a_surrogate_pair_can_be_sent() -> None:
+    bad = "caf\udce9"
+    failure = Failure(error_class=bad, message=bad, trace=bad, worker=bad, at_ms=1)
+    settlement = Settlement(
+        lease=LEASE, outcome=Outcome.DEAD, started_ms=1, reason=bad + "\u00e9" * 64, failure=failure
+    )
+
+    sent = [
+        pack_call(calls.settle(KEYS, WHO, [settlement])),
+        pack_call(calls.requeue(KEYS, [LEASE], Put.FRONT, bad)),
+        pack_call(calls.log(KEYS, LEASE, [bad])),
+        pack_call(operator_calls.revoke(KEYS, "p/b", RevokeCause.DIED, bad, 0)),
+    ]
+
+    assert all(b"caf?" in each for each in sent)
+    assert fit(bad + "\u00e9" * 64, REASON_BYTES) == "caf?" + "\u00e9" * 30
+    with pytest.raises(InvalidValue, match="type: expected 1 to 64 bytes of UTF-8"):
+        calls.enqueue(KEYS, [a_job(type=bad)])

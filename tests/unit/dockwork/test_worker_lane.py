@@ -50,6 +50,7 @@ class ScriptedStore:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.settlements: list[Settlement] = []  #: of the last settle
 
     async def claim(
         self, queue: QueueName, owner: Owner, *, number: int, slots: int, known: Sequence[str]
@@ -67,6 +68,7 @@ class ScriptedStore:
         known: Sequence[str],
     ) -> Any:
         ids = [settlement.lease.job_id for settlement in settlements]
+        self.settlements = list(settlements)
         return await self._note(Asked("settle", number=number, slots=claim_next, ids=ids))
 
     async def requeue(self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put) -> Any:
@@ -102,6 +104,9 @@ class Hands:
 
     def stop(self, run: Run, reason: StopReason) -> None:
         self.stopped.append((run.lease.job_id, reason))
+
+    def fail_plainly(self, run: Run, message: str) -> Settlement | None:
+        return Settlement(lease=run.lease, outcome=Outcome.RETRY, reason=message)
 
     def close(self) -> None:
         return
@@ -416,6 +421,59 @@ async def test_one_settlement_that_redis_refuses_does_not_hold_the_others() -> N
     (claim,) = await bench.next()
     assert claim.said["slots"] == 2
     assert bench.lane.runs == {}
+
+
+async def test_an_outcome_that_cannot_be_sent_is_a_failed_attempt_and_costs_the_others_nothing() -> None:
+    bench = Bench(slots=2)
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims("a", "b"))
+    await bench.none()
+    bench.end("a", "b")
+    (both,) = await bench.next()
+    cannot = UnicodeEncodeError("utf-8", "\ud800", 0, 1, "surrogates not allowed")
+    both.answer.set_exception(cannot)
+
+    one, other = await bench.next(2)
+    other.answer.set_result(settled(1))
+    one.answer.set_exception(cannot)
+    (again,) = await bench.next()
+    assert (again.what, again.said["ids"]) == ("settle", ["a"])
+    (sent,) = bench.store.settlements
+    assert (sent.outcome, sent.reason) == (
+        Outcome.RETRY,
+        "its outcome could not be sent: UnicodeEncodeError",
+    )
+    again.answer.set_result(settled(1))
+    (claim,) = await bench.next()
+    await bench.none()
+
+    assert claim.said["slots"] == 2
+    assert bench.lane.runs == {}
+    assert bench.lane.tally.ended == 2
+    assert bench.hands.owned == []
+
+
+async def test_what_a_defect_left_unsettled_goes_back_and_the_defect_is_told() -> None:
+    bench = Bench(slots=2)
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims("a", "b"))
+    await bench.none()
+    bench.end("a", "b")
+    (both,) = await bench.next()
+    bench.lane.stop_claiming()
+    both.answer.set_result(settled(1))  # a verdict too few
+
+    (back,) = await bench.next()
+    assert (back.what, back.said["ids"]) == ("requeue", ["b"])
+    back.answer.set_result([Verdict.OK])
+    await bench.none()
+
+    assert bench.lane.quiet.is_set()
+    (defect,) = bench.hands.owned
+    with pytest.raises(ValueError, match="zip"):
+        await defect
 
 
 @pytest.mark.covers("RT-101")

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from dockwork.core.jobs import StopReason
 from dockwork.core.retry import Backoff
-from dockwork.errors import Cancelled, Discard, Interrupted, Retry, Snooze, TimedOut, Unrecoverable
+from dockwork.errors import (
+    Cancelled,
+    Discard,
+    Interrupted,
+    InvalidValue,
+    Retry,
+    Snooze,
+    TimedOut,
+    Unrecoverable,
+)
 from dockwork.store.protocol import Claim, Lease, Outcome, QueueConfig
 from dockwork.worker.outcomes import CANCELLED, PUT_BACK, Decision, Facts, decide_outcome, told_error
 from dockwork.worker.policies import (
@@ -156,3 +167,19 @@ def test_no_timeout_passes_the_longest_of_the_queue() -> None:
 @pytest.mark.covers("RT-130")
 def test_a_backoff_that_nobody_can_read_never_stops_a_retry() -> None:
     assert choose_policy(None, QueueConfig(backoff="{broken")) == Policy()
+
+
+@pytest.mark.parametrize(
+    "after", [float("nan"), float("inf"), 1e300, 1e17, -1, "5", True, timedelta(days=3654)]
+)
+def test_a_wait_that_no_job_can_have_is_refused_where_it_is_written(after: Any) -> None:
+    for told in (Retry, Snooze):
+        with pytest.raises(InvalidValue, match=rf"{told.__name__}.after: expected seconds or a timedelta"):
+            told(after)
+
+
+def test_a_timedelta_is_a_wait_and_survives_a_pickle() -> None:
+    retry, snooze = pickle.loads(pickle.dumps((Retry(timedelta(minutes=1)), Snooze(timedelta(hours=1)))))
+
+    assert decide_outcome(retry, FRESH, two_seconds).delay_ms == 60_000
+    assert decide_outcome(snooze, FRESH, two_seconds).delay_ms == 3_600_000
