@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dockwork.core.keys import QueueName
-from dockwork.store.protocol import NewJob
+from dockwork.store.protocol import NewJob, OwnerRecord, QueueConfig
 from dockwork.store.redis import RedisStore
 from dockwork_operator.kube.credentials import Login
 from dockwork_operator.kube.resources import (
@@ -47,6 +47,22 @@ async def test_a_restart_over_a_world_that_agrees_writes_nothing_but_the_lease(
         await until_async(lambda: _rounds(operator, 8), within=60)
         assert [str(seen) for seen in proxy.writes()] == []
         assert proxy.paths("PUT .*/leases/")
+
+
+@pytest.mark.covers("OP-022")
+async def test_a_queue_that_another_installation_looks_after_is_left_alone_with_its_status(
+    shop: Cluster, store: RedisStore, proxy: FaultyProxy, proxied: Login
+) -> None:
+    raw = await shop.queue()
+    uid = str(raw["metadata"]["uid"])
+    other = OwnerRecord(operator="another-installation", namespace=shop.namespace, name="mail", uid=uid)
+    await store.configure(QueueName(shop.namespace, "mail"), QueueConfig(generation=1), other)
+    async with running(settings_for(shop.namespace), proxied) as operator:
+        await until_async(lambda: _rounds(operator, 3), within=60)
+        assert [str(seen) for seen in proxy.writes()] == []
+        # The other one is silent for 15 s from now on: then it is ours.
+        await shop.wait_deployment(replicas=0)
+        await shop.wait_condition("Accepted", "True")
 
 
 async def _rounds(operator: Operator, count: int) -> bool:

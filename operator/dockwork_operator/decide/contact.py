@@ -94,6 +94,14 @@ def bar(queue: Queue, seen: QueueSeen, memory: Memory) -> NotAccepted | None:
     return None
 
 
+def other_installation(queue: Queue, seen: QueueSeen) -> str:
+    """UID of another installation's Lease that looks after this very Queue, "" if none does."""
+    owner = seen.redis.sample.owner if seen.redis.sample is not None else None
+    if owner is None or owner.uid != queue.uid or owner.operator == seen.operator.lease_uid:
+        return ""
+    return owner.operator
+
+
 def is_ours(queue: Queue, owner: OwnerSeen, seen: QueueSeen) -> bool:
     """The record is of this object, or of one of this operator with the same name (made anew)."""
     if owner.operator != seen.operator.lease_uid:

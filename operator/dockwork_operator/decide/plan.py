@@ -167,6 +167,7 @@ class Plan:
     status         the whole status to write; None = what is stored says it already
     requeue_after  look again then, if nothing wakes the key before; None = the tick and the resync suffice
     memory         what to remember if nothing had to be done; `remember` adds what was done
+    left_to        UID of the Lease of another installation that looks after the object, "" if none does
     """
 
     actions: tuple[Action, ...] = ()
@@ -176,6 +177,7 @@ class Plan:
     requeue_after: timedelta | None = None
     memory: Memory
     generation: int = 0  #: of the spec that it was decided for
+    left_to: str = ""
 
 
 # --- the outcome -------------------------------------------------------------------------------------------

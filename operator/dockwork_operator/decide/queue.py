@@ -19,6 +19,7 @@ from dockwork_operator.decide.contact import (
     keep_configured,
     keep_up,
     look,
+    other_installation,
 )
 from dockwork_operator.decide.manifests import Children, render_children
 from dockwork_operator.decide.memory import Memory, subject_of
@@ -87,6 +88,12 @@ def decide_queue(queue: Queue | Refused, seen: QueueSeen, memory: Memory, now: d
     if isinstance(declared, Refused):
         return _refuse(NotAccepted(reason=declared.reason, message=declared.message), seen, memory, now)
     memory = look(memory, seen, now)
+    left_to = other_installation(queue, seen)
+    if left_to:
+        # Its status is the other's too; only that one's silence makes the Queue ours.
+        ask = ask_for_it(queue, seen, memory, now)
+        memory = replace(memory, scale_down=None, owned=False)
+        return Plan(actions=ask, memory=memory, generation=seen.generation, left_to=left_to)
     barred = bar(queue, seen, memory)
     if barred is not None:
         return _refuse(barred, seen, memory, now, ask_for_it(queue, seen, memory, now))

@@ -111,6 +111,7 @@ class QueueReconciler:
         self._max_rollouts = max_rollouts
         self._memories: dict[ObjectKey, tuple[str, Memory]] = {}
         self._rolling: set[ObjectKey] = set()
+        self._left: dict[ObjectKey, str] = {}
 
     async def reconcile(self, key: ObjectKey) -> None:
         """Raises KubeError and NotLeading; everything else that can go wrong is in the plan or in the pace."""
@@ -148,6 +149,7 @@ class QueueReconciler:
         """The object is gone, and with it everything that was kept for it."""
         self._memories.pop(key, None)
         self._rolling.discard(key)
+        self._left.pop(key, None)
         self._observer.forget(key)
         self._parts.pace.forget(key)
         self._parts.status_pace.forget(key)
@@ -196,7 +198,11 @@ class QueueReconciler:
         """Log lines and figures of what was done."""
         for line in changes(applied.done):
             log.info(line.event, object=str(key), generation=seen.generation, **line.pairs)
-        if applied.failure is not None:
+        if plan.left_to and self._left.get(key) != plan.left_to:
+            words = f"another installation ({plan.left_to}) looks after this Queue"
+            log.warning("left_alone", object=str(key), error=words)
+        self._left[key] = plan.left_to
+        if applied.failure is not None and not plan.left_to:
             log_failure(key, seen.generation, applied.failure)
         status = plan.status if plan.status is not None else seen.status
         rolling = (status.get("rollout") or {}).get("state") == "Progressing"
