@@ -40,10 +40,10 @@ async def test_every_figure_is_there_and_series_of_deleted_objects_vanish(
 ) -> None:
     queue = QueueName(shop.namespace, "mail")
     async with running(settings_for(shop.namespace), shop.login) as operator:
-        await shop.queue()
+        await shop.queue(scaling={"minReplicas": 1})
         await shop.cronjob(schedule="@every 1s", queueRef={"name": "mail"})
-        await shop.wait_deployment()
-        await shop.run_pods(0)
+        await shop.wait_deployment(replicas=1)
+        await shop.run_pods(1)
         await store.enqueue(queue, [NewJob(id="j", type="mail.send", envelope=b"{}", due_in_ms=3_600_000)])
         await shop.wait_condition("Ready", "True")
 
