@@ -11,7 +11,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from support.cluster import Cluster
-from support.house import RELEASE, SPACE, SYSTEM, House, Redis, bed, install
+from support.house import SPACE, House, Redis, bed, install, remove
 from support.producer import Producer
 from support.waiting import until
 
@@ -29,15 +29,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 @pytest.fixture(scope="session")
 def house() -> Iterator[House]:
     cluster = Cluster.of_bed()
+    if not os.environ.get("DOCKWORK_KEEP"):
+        remove(cluster)  # what a killed run left would be counted as this one's
     bed("build", "tests/e2e/app", "--tag", "dockwork-e2e:1", "--build-arg", "VERSION=1")
     bed("build", "tests/e2e/app", "--tag", "dockwork-e2e:2", "--build-arg", "VERSION=2")
     bed("load", "dockwork-e2e:1", "dockwork-e2e:2")
     install(cluster)
     yield House(cluster=cluster)
     if not os.environ.get("DOCKWORK_KEEP"):
-        cluster.kubectl("delete", "namespace", SPACE, "--wait=true", timeout=120)
-        cluster.helm("uninstall", RELEASE, "-n", SYSTEM)
-        cluster.kubectl("delete", "namespace", SYSTEM, "--wait=true", timeout=120)
+        remove(cluster)
 
 
 @pytest.fixture(scope="session")

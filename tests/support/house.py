@@ -120,6 +120,13 @@ def install(cluster: Cluster) -> None:
     )  # fmt: skip
 
 
+def remove(cluster: Cluster) -> None:
+    """Take away what `install` made, and what the tests made in it."""
+    cluster.kubectl("delete", "namespace", SPACE, "--ignore-not-found", "--wait=true", timeout=120)
+    cluster.helm("uninstall", RELEASE, "-n", SYSTEM, "--ignore-not-found")
+    cluster.kubectl("delete", "namespace", SYSTEM, "--ignore-not-found", "--wait=true", timeout=120)
+
+
 def bed(*args: str) -> None:
     run(sys.executable, ROOT / "tests" / "bed", *args, timeout=300)
 
