@@ -284,6 +284,11 @@ class Lane:
         return not (self.runs or self._calls or self._ended or self._returning)
 
     @property
+    def holds(self) -> bool:
+        """Whether there are jobs here that Redis must be told of; calls under way alone are none."""
+        return bool(self.runs or self._ended or self._returning)
+
+    @property
     def may_claim(self) -> bool:
         # Claims stop when:
         # 1. the worker drains or is quiesced;

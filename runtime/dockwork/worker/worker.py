@@ -57,6 +57,9 @@ LEASE_S = 15.0
 #: has that long to close.
 RESCUE_AFTER_S = 2.0
 
+#: How often a drain looks whether there is still something to wait for.
+LOOK_AGAIN_S = 1.0
+
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 
 
@@ -388,8 +391,8 @@ class Worker:
         while not all(lane.is_quiet for lane in self.lanes):
             put_back_at = self.drain.put_back_at
             assert put_back_at is not None
-            left = put_back_at - clock.monotonic()
-            if left <= 0:
+            left = min(put_back_at - clock.monotonic(), LOOK_AGAIN_S)
+            if put_back_at <= clock.monotonic() or self._is_idle_without_redis():
                 return
             self._wake_drain.clear()
             waits = [asyncio.ensure_future(lane.quiet.wait()) for lane in self.lanes if not lane.is_quiet]
@@ -397,6 +400,12 @@ class Worker:
             await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             for each in waits:
                 each.cancel()
+
+    def _is_idle_without_redis(self) -> bool:
+        """Nothing is held, and Redis is silent for so long that what an unanswered claim took has run out."""
+        longest = max(lane.lease_s for lane in self.lanes)
+        silent = clock.monotonic() - self.link.answered_at
+        return not self.link.is_up and silent >= longest and not any(lane.holds for lane in self.lanes)
 
     async def _put_back(self) -> None:
         """Cancel what runs, give it a moment, then give all of it back."""
@@ -420,6 +429,8 @@ class Worker:
         assert self.drain.deadline is not None
         # A budget shorter than the second that putting back begins before its end still gets Redis' answer.
         end = max(self.drain.deadline, clock.monotonic() + LAST_ANSWER_S)
+        if self._is_idle_without_redis():
+            end = clock.monotonic()
         for lane in self.lanes:
             await _quiet_by(lane, end)
             if not lane.is_quiet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from dockwork.core.states import State
+from dockwork.worker.worker import Worker
 from support.redis_server import RedisServer
-from support.waiting import until
+from support.waiting import until, until_async
 from support.workers import NAME, Process, World, probe
 
 
@@ -149,6 +151,23 @@ async def test_with_redis_down_a_drain_ends_by_its_deadline_and_says_so(tmp_path
         async with world.worker(slots=1, timeout=1):
             await world.until(job, State.READY, State.PARKED, within=10)
         await world.close()
+
+
+@pytest.mark.covers("RT-119")
+async def test_with_redis_down_an_idle_worker_does_not_use_up_its_drain() -> None:
+    with RedisServer() as server:
+        world = World(server.url, lease=timedelta(seconds=1))
+        async with world.worker(timeout=300) as worker:
+            server.kill()
+            await until_async(lambda: unanswered(worker), what="a claim that Redis does not answer")
+            async with asyncio.timeout(20):
+                assert await worker.shutdown(300) is True
+        assert world.code == 4
+        await world.close()
+
+
+async def unanswered(worker: Worker) -> bool:
+    return not worker.lanes[0].is_quiet
 
 
 @pytest.mark.covers("RT-118", "RT-193")
