@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from dockwork.core.states import State
+from support.cluster import CommandFailed
 from support.house import SPACE, SYSTEM, House, Redis
 from support.producer import Producer
 from support.waiting import until
@@ -23,7 +24,7 @@ def ended(redis_of: Redis, run_name: str, wanted: int) -> Callable[[], bool]:
     def ask() -> bool:
         try:
             return len(redis_of.counts(run_name, "ended")) >= wanted
-        except OSError:
+        except (OSError, CommandFailed):  # the pod behind the port-forward went
             redis_of.renew()
         except Exception as error:  # redis' own connection errors derive from Exception only
             if "redis" not in type(error).__module__:

@@ -9,6 +9,7 @@ from typing import Any
 import redis
 
 from support.cluster import ROOT, Cluster, run
+from support.waiting import until
 
 SYSTEM = "dockwork-e2e-system"
 SPACE = "dockwork-e2e"
@@ -99,11 +100,16 @@ class House:
         return self.cluster.pods(namespace=SPACE, selector="dockwork.dev/queue")
 
     def redis_pod(self) -> str:
-        return str(
-            self.cluster.pods(namespace=SYSTEM, selector="app.kubernetes.io/component=redis")[0]["metadata"][
-                "name"
-            ]
-        )
+        """The chart's Redis, once it is there and ready; a pod that is being replaced is waited for."""
+
+        def ready() -> str:
+            for pod in self.cluster.pods(namespace=SYSTEM, selector="app.kubernetes.io/component=redis"):
+                conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
+                if "deletionTimestamp" not in pod["metadata"] and conditions.get("Ready") == "True":
+                    return str(pod["metadata"]["name"])
+            return ""
+
+        return until(ready, within=90, every=0.5, what="the Redis pod is ready")
 
 
 def install(cluster: Cluster) -> None:
