@@ -81,7 +81,8 @@ async def test_a_scale_down_quiesces_first_and_goes_on_when_the_victims_said_so(
         async def asked_to_quiesce() -> list[Worker]:
             for worker in fleet:
                 await worker.beat()
-            return [worker for worker in fleet if worker.asked]
+            asked = [worker for worker in fleet if worker.asked]
+            return asked if len(asked) > 1 else []  # the first may hear of it a beat before the second
 
         victims = await until_async(asked_to_quiesce, within=60)
         assert len(victims) == 2
