@@ -43,7 +43,11 @@ if [ "$bed_code" != 0 ]; then failed+=(bed); lines+=("bed FAILED ($bed_code)"); 
 
 step reconcile "$PY/pytest" -q tests/reconcile
 step cluster "$PY/pytest" -q tests/cluster
-if [ "$bed_code" = 0 ]; then step e2e "$PY/pytest" -q -p no:randomly tests/e2e; fi
+if [ "$bed_code" = 0 ] && ! step e2e "$PY/pytest" -q -p no:randomly tests/e2e; then
+  # Real pods on two busy cores: this tier, and no other, may try what failed once more. Both runs stay in the table.
+  unset 'failed[-1]'
+  step e2e-again "$PY/pytest" -q -p no:randomly --last-failed --last-failed-no-failures none tests/e2e
+fi
 
 echo
 printf '%s\n' "${lines[@]}"
