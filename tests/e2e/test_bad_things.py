@@ -13,7 +13,7 @@ from support.house import SPACE, SYSTEM, House, Redis
 from support.producer import Producer
 from support.waiting import until
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = pytest.mark.timeout(600)
 
 SMALL = {"minReplicas": 1, "maxReplicas": 3}
 

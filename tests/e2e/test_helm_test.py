@@ -8,7 +8,7 @@ from support.house import RELEASE, SPACE, SYSTEM, House
 
 
 @pytest.mark.covers("OP-333")
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_helm_test_runs_one_job_to_completion_and_cleans_up(house: House) -> None:
     said = house.cluster.helm("test", RELEASE, "-n", SYSTEM, "--timeout", "5m", timeout=360)
     assert said.count("Phase:          Succeeded") == 5
