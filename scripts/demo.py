@@ -220,7 +220,8 @@ def run_jobs(readings: Readings, count: int) -> tuple[Watched, int]:
                 rolled = True
             if made >= count and not waiting:
                 progress.console.print(
-                    "[yellow]→[/] all made; the pods go once the arrival rate has faded and an idle minute passed (2 to 5 minutes)"
+                    "[yellow]→[/] all made; the pods go once the arrival rate has faded "
+                    "and an idle minute passed (2 to 5 minutes)"
                 )
                 waiting = True
             if made >= count and alive == 0:
