@@ -180,7 +180,7 @@ class Readings:
         return status
 
 
-def run_jobs(readings: Readings, count: int) -> tuple[Watched, int]:
+def run_jobs(readings: Readings, count: int) -> Watched:
     """Enqueue from a pod, apply the second version on the way, and wait for 0 pods. Returns what was seen."""
     cluster, watched = readings.cluster, Watched()
     producer = (EXAMPLE / "producer.yaml").read_text().replace('"2000"', f'"{count}"')
@@ -227,7 +227,7 @@ def run_jobs(readings: Readings, count: int) -> tuple[Watched, int]:
             if made >= count and alive == 0:
                 break
             time.sleep(0.5)
-    return watched, count
+    return watched
 
 
 def chart(watched: Watched) -> str:
@@ -235,13 +235,12 @@ def chart(watched: Watched) -> str:
     width, height = 72, 8
     end = watched.pods[-1][0] or 1.0
     peak = max(n for _, n in watched.pods) or 1
-    columns = [0] * width
+    looks: list[list[int]] = [[] for _ in range(width)]
     for second, n in watched.pods:
-        at = min(int(second / end * width), width - 1)
-        columns[at] = max(columns[at], n)
-    for at in range(1, width):  # a column without a look of its own shows the one before
-        if columns[at] == 0 and any(int(s / end * width) == at for s, _ in watched.pods) is False:
-            columns[at] = columns[at - 1]
+        looks[min(int(second / end * width), width - 1)].append(n)
+    columns: list[int] = []
+    for seen in looks:  # a column without a look of its own shows the one before
+        columns.append(max(seen) if seen else columns[-1] if columns else 0)
     lines = []
     for row in range(height, 0, -1):
         label = f"{peak:>4} ┤" if row == height else "     │"
@@ -347,7 +346,7 @@ def demo(cluster: Cluster, count: int) -> int:
         try:
             readings.forget()
             step("kubectl apply -f queue.yaml -f cronjob.yaml", lambda: apply_example(cluster))
-            watched, _ = run_jobs(readings, count)
+            watched = run_jobs(readings, count)
             good = summary(readings, watched, count)
             pictures = save_pictures(readings)
             console.print(f"  {'pictures to look at':<36} {pictures} in {OUTPUT.relative_to(ROOT)}/")
