@@ -43,6 +43,10 @@ class World:
         """Another app on the same queue: another version of the code."""
         return App("tests", store=lambda: RedisStore(self.url, lease=self.lease))
 
+    async def has_passed(self, at_ms: int) -> bool:
+        """Whether Redis TIME is later than `at_ms`."""
+        return await self.store.ping() > at_ms
+
     async def declared(self, type_: str, **arguments: object) -> str:
         """The id of a new job of the processes' app, with the options of its type."""
         item = declared.registry[type_].options().item(**arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 from pathlib import Path
@@ -55,7 +54,7 @@ async def test_a_second_worker_takes_nothing_that_runs(world: World, tmp_path: P
             quick = await world.declared("quick", n=1)
             await world.until(quick, State.COMPLETED)
             began = await world.store.ping()
-            await until_async(lambda: _passed(world, began + int(LEASE * 2000)))
+            await until_async(lambda: world.has_passed(began + int(LEASE * 2000)))
             release.touch()
             views = [await world.until(job_id, State.COMPLETED) for job_id in ids]
             second.signal(signal.SIGTERM)
@@ -138,7 +137,7 @@ async def test_a_job_of_several_leases_runs_once(world: World, tmp_path: Path) -
     ):
         first.until_receipt("thread_until_file began")
         began = await world.store.ping()
-        await until_async(lambda: _passed(world, began + 3000))
+        await until_async(lambda: world.has_passed(began + 3000))
         release.touch()
         view = await world.until(job, State.COMPLETED)
 
@@ -183,11 +182,6 @@ async def test_a_marker_lost_with_its_holder_is_posted_again_within_a_beat(
             await redis.delete(f"dw:{{{NAME.tag}}}:wake")
             worker.signal(signal.SIGCONT)
             await world.until(job, State.COMPLETED, within=LEASE + 2)
-
-
-async def _passed(world: World, at_ms: int) -> bool:
-    await asyncio.sleep(0.05)  # noqa: TID251
-    return await world.store.ping() >= at_ms
 
 
 def world_redis(world: World):  # type: ignore[no-untyped-def]

@@ -597,7 +597,7 @@ async def test_an_expired_job_never_runs(world: World) -> None:
     late = await quick.options(expires=0.05).enqueue(n=1)
     in_time = await quick.enqueue(n=2)
     created = (await world.view(late.id)).created_ms
-    await until_async(lambda: _after(world, created + 60))
+    await until_async(lambda: world.has_passed(created + 60))
     await world.store.set_paused(NAME, expected=True, wanted=False)
     async with world.worker():
         await world.until(in_time.id, State.COMPLETED)
@@ -672,10 +672,6 @@ async def test_a_run_whose_lease_was_taken_is_cancelled_and_counts_for_nothing(w
 
 async def _value(value: Any) -> Any:
     return value
-
-
-async def _after(world: World, at_ms: int) -> bool:
-    return await world.store.ping() > at_ms
 
 
 def _beat(world: World, **wanted: Any) -> Any:
