@@ -49,6 +49,7 @@ class Rates:
     active      A, jobs leased, 60 s
     finishes    X, jobs per second, 60 s
     service_s   S, seconds per job
+    arrived_ms  Redis TIME of the last sample that saw an arrival, or of the first one of its counters
     time_ms     Redis TIME of the sample that they include, 0 = none yet
     """
 
@@ -56,6 +57,7 @@ class Rates:
     arrivals: float = 0.0
     active: float = 0.0
     finishes: float = 0.0
+    arrived_ms: int = 0
     time_ms: int = 0
     entered: int = 0
     finished: int = 0

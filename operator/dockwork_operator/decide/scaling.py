@@ -22,6 +22,10 @@ FEW_FINISHES = 0.05
 #: Arrivals per second that count as none: an EWMA never reaches 0.
 NO_ARRIVALS = 0.02
 
+#: Seconds without an arrival after which there are none: `NO_ARRIVALS` without the EWMA's tail, which after a burst
+#: of thousands takes minutes to fall so far (docs/decisions/0011).
+QUIET_S = 1 / NO_ARRIVALS
+
 #: Arrivals are believed up to this multiple of the finishes, plus a constant for the start.
 BELIEVED_FACTOR, BELIEVED_CONSTANT = 3.0, 5.0
 
@@ -180,12 +184,17 @@ def next_rates(before: Rates, load: Load, policy: Policy) -> Rates:
         or load.entered < before.entered
         or load.finished < before.finished
     ):
-        return replace(now, service_s=_service_s(now, load, policy))
+        return replace(now, arrived_ms=load.time_ms, service_s=_service_s(now, load, policy))
     passed = (load.time_ms - before.time_ms) / 1000
     short, long = 1 - math.exp(-passed / ARRIVALS_SPAN_S), 1 - math.exp(-passed / WORK_SPAN_S)
+    arrived_ms = load.time_ms if load.entered > before.entered else before.arrived_ms
+    is_quiet = load.time_ms - arrived_ms >= QUIET_S * 1000
     now = replace(
         now,
-        arrivals=_towards(before.arrivals, (load.entered - before.entered) / passed, short),
+        arrived_ms=arrived_ms,
+        arrivals=0.0
+        if is_quiet
+        else _towards(before.arrivals, (load.entered - before.entered) / passed, short),
         active=_towards(before.active, load.active, long),
         # Finishes, not starts: starts say how many slots there are, not how long a job takes.
         finishes=_towards(before.finishes, (load.finished - before.finished) / passed, long),

@@ -90,6 +90,20 @@ def test_running_jobs_raise_the_service_time_only_while_little_finishes() -> Non
     assert next_rates(busy, load, a_policy()).service_s < 10
 
 
+@pytest.mark.covers("OP-140")
+def test_arrivals_are_none_once_none_came_for_fifty_seconds() -> None:
+    rates = next_rates(replace(IDLE, arrivals=500.0), a_load(entered=1000), a_policy())
+    assert rates.arrivals > 400
+
+    faded = next_rates(rates, a_load(time_ms=NOW_MS + 49_000, entered=1000), a_policy())
+    quiet = next_rates(faded, a_load(time_ms=NOW_MS + 50_000, entered=1000), a_policy())
+    again = next_rates(quiet, a_load(time_ms=NOW_MS + 52_000, entered=1100), a_policy())
+
+    assert faded.arrivals > 1
+    assert quiet.arrivals == 0
+    assert again.arrivals == pytest.approx(50 * (1 - math.exp(-2 / 15)))
+
+
 def test_the_same_sample_twice_changes_no_figure() -> None:
     rates = next_rates(IDLE, a_load(entered=10), a_policy())
 

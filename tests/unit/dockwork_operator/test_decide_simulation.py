@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.decisions import a_queue
+from support.decisions import NOW_MS, a_queue
 from support.simulation import Simulation
 
 
@@ -40,6 +40,21 @@ def test_two_thousand_jobs_of_a_second_go_from_zero_to_many_and_back_to_zero() -
     assert "WrongVictim" not in world.events
     assert world.events.count("ScaledUp") >= 1
     assert world.events.count("ScaledDown") >= 1
+
+
+@pytest.mark.covers("OP-140", "OP-142")
+@pytest.mark.parametrize("number", [20, 500, 8000])
+def test_the_last_pod_goes_two_minutes_after_the_last_arrival_however_large_the_burst(number: int) -> None:
+    world = a_simulation(maxReplicas=10)
+    world.run(lambda w: w.now_ms % 2000 == 0 and w.generation == 1, within_s=5)
+    world.enqueue(number, 200)
+    world.run(is_done, within_s=120)
+    done_s = (world.now_ms - NOW_MS) / 1000
+
+    back = world.run(is_gone, within_s=300)
+
+    # 50 s without an arrival, the idle minute, and the steps of a safe scale-down.
+    assert done_s + back < 50 + 60 + 20 + max(done_s - 50, 0)
 
 
 @pytest.mark.covers("OP-146")
