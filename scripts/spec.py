@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ITEM = re.compile(r"^- \*\*((?:RT|OP)-\d{3})\*\* \((built|planned|second stage)\) (.+)")
+ITEM = re.compile(r"^- \*\*((?:RT|OP)-\d{3}|FM-\d{2})\*\* \((built|planned|second stage)\) (.+)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
