@@ -8,6 +8,12 @@ Marks: `built` (claimed: a test must cover it), `planned` (first stage, not clai
 A test covers what its `@pytest.mark.covers("RT-002", ...)` names; the tests are read, not run. Prints the uncovered
 first-stage requirements by chapter and a last line with the counts. Exits 1 while a built one has no test, or where
 a test names a requirement that does not exist.
+
+docs/spec/peers.md lists what the peers have, each line with the requirements that give it here:
+
+    - **K01** A job is in exactly one state: RT-030
+
+`--proofs` writes docs/spec/proofs.md, which says for each of these lines and each requirement which tests prove it.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ITEM = re.compile(r"^- \*\*((?:RT|OP)-\d{3}|FM-\d{2})\*\* \((built|planned|second stage)\) (.+)")
+LINE = re.compile(r"^- \*\*([KJ]\d{2})\*\* (.+): ((?:(?:RT-\d{3}|FM-\d{2})(?:, )?)+)$")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +55,54 @@ def requirements(folder: Path) -> list[Requirement]:
                     sys.exit(f"{page}: {number} stands twice")
                 found[number] = Requirement(number=number, mark=mark, text=text, chapter=chapter)
     return list(found.values())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeerLine:
+    """What a peer has, and the requirements that give it here."""
+
+    number: str
+    text: str
+    requirements: tuple[str, ...]
+
+
+def peer_lines(page: Path) -> list[PeerLine]:
+    """The lines of the peers' lists, in their order. Raises SystemExit for one that cannot be read."""
+    lines = []
+    for text in page.read_text().splitlines():
+        if text.startswith("- "):
+            match = LINE.match(text)
+            if not match:
+                sys.exit(f"{page}: cannot read {text!r}")
+            number, words, names = match.groups()
+            lines.append(PeerLine(number=number, text=words, requirements=tuple(names.split(", "))))
+    return lines
+
+
+def proofs(lines: list[PeerLine], wanted: list[Requirement], tests: dict[str, list[str]]) -> str:
+    """The page that names the tests: of each requirement, and of each line of the peers' lists."""
+    marks = {requirement.number: requirement.mark for requirement in wanted}
+    page = [
+        "# Proofs",
+        "",
+        "Written by `make gen` from the specification and from the marks of the tests.",
+        "",
+        "## What the peers have",
+        "",
+        "| line | what | requirements | tests |",
+        "|---|---|---|---|",
+    ]
+    for line in lines:
+        missing = [name for name in line.requirements if name not in tests]
+        count = sum(len(tests.get(name, [])) for name in line.requirements)
+        open_ = ", ".join(f"{name}: {marks.get(name, 'second stage')}" for name in missing)
+        found = f"{count}" + (f"; none yet for {open_}" if missing else "")
+        page.append(f"| {line.number} | {line.text} | {', '.join(line.requirements)} | {found} |")
+    page += ["", "## The tests of each requirement", ""]
+    for requirement in wanted:
+        page.append(f"- **{requirement.number}** ({requirement.mark})")
+        page += [f"  - `{test}`" for test in tests.get(requirement.number, [])]
+    return "\n".join(page) + "\n"
 
 
 def _named(decorators: list[ast.expr]) -> list[str]:
@@ -82,6 +137,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--check", action="store_true", help="only say what is wrong")
     parser.add_argument("--tests", action="store_true", help="list each requirement with its tests")
+    parser.add_argument(
+        "--proofs", action="store_true", help="write docs/spec/proofs.md, or hold it with --check"
+    )
     options = parser.parse_args()
     wanted = [r for r in requirements(ROOT / "docs" / "spec") if r.mark != "second stage"]
     tests = covered(ROOT / "tests")
@@ -92,6 +150,15 @@ def main() -> int:
         chapters[requirement.chapter].append(requirement)
         if requirement.mark == "built":
             broken.append(requirement)
+    lines = peer_lines(ROOT / "docs" / "spec" / "peers.md")
+    unknown = sorted({name for line in lines for name in line.requirements} - known)
+    proven = sum(all(name in tests for name in line.requirements) for line in lines)
+    if options.proofs:
+        page, text = ROOT / "docs" / "spec" / "proofs.md", proofs(lines, wanted, tests)
+        if not options.check:
+            page.write_text(text)
+        elif not page.exists() or page.read_text() != text:
+            sys.exit(f"{page.relative_to(ROOT)} is not what the tests say: make gen")
     if options.tests:
         for requirement in wanted:
             print(requirement.number, requirement.mark, *tests.get(requirement.number, ["-"]), sep="\n    ")
@@ -103,14 +170,17 @@ def main() -> int:
                 print(f"  {requirement.number}{flag}  {requirement.text[:110]}")
     for requirement in broken:
         print(f"{requirement.number} is marked as built and no test covers it: {requirement.text[:90]}")
+    for number in unknown:
+        print(f"{number} is no requirement of the specification, but named in peers.md")
     for number in strangers:
         print(f"{number} is no requirement of the specification, but named by {', '.join(tests[number])}")
+    print(f"lines of the peers' lists: {len(lines)}, with every requirement covered {proven}")
     built = sum(r.mark == "built" for r in wanted)
     print(
         f"first-stage requirements: {len(wanted)}, built {built}, "
         f"covered {len(wanted) - len(open_)}, uncovered {len(open_)}"
     )
-    return 1 if broken or strangers else 0
+    return 1 if broken or strangers or unknown else 0
 
 
 if __name__ == "__main__":
