@@ -114,6 +114,13 @@ BAD_QUEUES: tuple[Bad, ...] = (
     ),
     Bad(id="65 args", made=_worker(args=["x"] * 65), field="spec.worker.args"),
     Bad(id="an arg that is a number", made=_worker(args=[1]), field="spec.worker.args[0]"),
+    Bad(id="a blank image", made=_worker(image=" "), field="spec.worker.image"),
+    Bad(id="an image with a blank", made=_worker(image="r/shop: 1.4"), field="spec.worker.image"),
+    Bad(
+        id="less than nothing",
+        made=_worker(resources={"requests": {"cpu": -1}}),
+        field="spec.worker.resources.requests",
+    ),
     Bad(id="no slots", made=_worker(slots=0), field="spec.worker.slots"),
     Bad(id="1001 slots", made=_worker(slots=1001), field="spec.worker.slots"),
     Bad(id="slots as text", made=_worker(slots="ten"), field="spec.worker.slots"),

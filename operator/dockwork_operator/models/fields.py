@@ -471,6 +471,7 @@ class Amounts(_Reads):
             "additionalProperties": {
                 "anyOf": [{"type": "integer"}, {"type": "string"}],
                 "x-kubernetes-int-or-string": True,
+                "minimum": 0,
                 "maxLength": 32,
                 "pattern": AMOUNT,
             },
