@@ -40,6 +40,7 @@ steps = st.one_of(
     st.tuples(st.just("start"), st.integers(0, 3)),
     st.tuples(st.just("renew"), st.integers(0, 3)),
     st.tuples(st.just("requeue"), st.integers(0, 3), st.sampled_from(list(Put))),
+    st.tuples(st.just("child_died"), st.integers(0, 3)),
     st.tuples(st.just("outputs"), st.integers(0, 3)),
     st.tuples(st.just("promote"), st.sampled_from([None, *JOBS])),
     st.tuples(st.just("cancel"), st.sampled_from(JOBS)),
@@ -97,6 +98,9 @@ class Mixer:
 
     async def requeue(self, back: int, put: Put) -> None:
         await self.store.requeue(self.queue, ANN, [self.lease(back)], put=put)
+
+    async def child_died(self, back: int) -> None:
+        await self.store.child_died(self.queue, [(self.lease(back), "signal 11 (SIGSEGV)")])
 
     async def outputs(self, back: int) -> None:
         await self.store.progress(self.queue, self.lease(back), b"1")

@@ -120,6 +120,7 @@ running = st.one_of(
     step("start", backs),
     step("renew", backs, owners, st.integers(0, 4)),
     step("requeue", backs, st.sampled_from(list(Put))),
+    step("child_died", backs),
     step("write", leases, st.sampled_from(["progress", "checkpoint", "log"])),
 )
 work = step("work", owners, st.integers(1, 4), known, st.lists(end, min_size=1, max_size=4), delays)
@@ -352,6 +353,13 @@ class BothStores(RuleBasedStateMachine):
         self.do(
             lambda world, lease: world.store.requeue(
                 world.queue, ANN, [lease(back) for back in backs], put=put
+            )
+        )
+
+    def child_died(self, backs: list[int]) -> None:
+        self.do(
+            lambda world, lease: world.store.child_died(
+                world.queue, [(lease(back), "signal 11") for back in backs]
             )
         )
 

@@ -469,6 +469,26 @@ async def test_a_dead_containers_jobs_come_back_at_once_with_the_reason_on_recor
     }
 
 
+@pytest.mark.covers("RT-107", "FM-36")
+async def test_a_dead_child_costs_its_job_a_delivery_and_leaves_how_it_ended(world: World) -> None:
+    await world.enqueue("a", a_job("b", max_deliveries=1), "c")
+    a, b, c = [claim.lease for claim in (await world.claim(3, owner=ANN)).claims]
+
+    deaths = [(a, "signal 11 (SIGSEGV)"), (b, "exit code 3"), (a, "again"), (c._replace(epoch=c.epoch + 1), "stale")]
+    verdicts = await world.store.child_died(world.queue, deaths)
+
+    assert verdicts == [Verdict.OK, Verdict.OK, Verdict.LOST, Verdict.LOST]
+    assert await world.picture() == {
+        State.READY: [Job("a", State.READY, deliveries=1, interruptions=1)],
+        State.DEAD: [
+            Job("b", State.DEAD, deliveries=1, interruptions=1, reason="max_deliveries: exit code 3")
+        ],
+        State.ACTIVE: [Job("c", State.ACTIVE, deliveries=1, owner=str(ANN))],
+    }
+    views = [await world.store.get(world.queue, one) for one in "abc"]
+    assert [view and view.exit for view in views] == ["signal 11 (SIGSEGV)", "exit code 3", ""]
+
+
 async def test_an_evicted_owners_jobs_come_back_uncharged(world: World) -> None:
     await world.enqueue("a")
     await world.claim(1, owner=ANN)

@@ -21,8 +21,10 @@ from dockwork.store.protocol import (
     Claim,
     Claimed,
     Heartbeat,
+    JobKeys,
     Lease,
     NewJob,
+    OnConflict,
     Outcome,
     Owner,
     Put,
@@ -33,6 +35,7 @@ from dockwork.store.protocol import (
 )
 from dockwork.store.scripts import script
 from dockwork.store.texts import (
+    EXIT_BYTES,
     LOG_LINES,
     REASON_BYTES,
     encode_failure,
@@ -132,7 +135,30 @@ def job_options(job: NewJob) -> str:
         parts.append(f"kp={job.keep}")
     if job.scheduled_for_ms is not None:
         parts.append(f"sf={job.scheduled_for_ms}")
+    if job.repeat is not None:
+        parts.append(f"rp={job.repeat}")
+    if job.keys is not None:
+        parts += key_options(job.keys)
     return ";".join(parts)
+
+
+def key_options(keys: JobKeys) -> list[str]:
+    """A job's keys as options: ``u=<until><conflict><ttl>,<hash>`` and ``ik=<ttl>,<digest>,<hash>``."""
+    parts: list[str] = []
+    if keys.unique:
+        letters = keys.until[0] + _CONFLICTS[keys.on_conflict]
+        parts.append(f"u={letters}{keys.ttl_ms},{keys.unique}")
+    if keys.idempotency:
+        parts.append(f"ik={keys.idempotency_ttl_ms},{keys.digest},{keys.idempotency}")
+    return parts
+
+
+_CONFLICTS: Mapping[OnConflict, str] = {
+    OnConflict.KEEP: "k",
+    OnConflict.REPLACE: "r",
+    OnConflict.DEBOUNCE: "d",
+    OnConflict.REJECT: "j",
+}
 
 
 def check_new_job(job: NewJob) -> None:
@@ -141,7 +167,17 @@ def check_new_job(job: NewJob) -> None:
     fits = bool(job.type) and fit(job.type, 64) == job.type
     require(fits, "type", expected="1 to 64 bytes of UTF-8", got=job.type)
     require(-100 <= job.priority <= 100, "priority", expected="-100 to 100", got=job.priority)
+    if job.keys is not None:
+        _check_keys(job.keys)
     require(0 <= job.due_in_ms <= 4 * 10**11, "due_in_ms", expected="0 to ten years", got=job.due_in_ms)
+
+
+def _check_keys(keys: JobKeys) -> None:
+    """Refuse keys that the script would misread."""
+    for name in ("unique", "idempotency", "digest"):
+        value: str = getattr(keys, name)
+        require(not value or value.isalnum(), f"keys.{name}", expected="a hash in hex", got=value)
+    require(keys.until in ("start", "finish", "ttl"), "until", expected="start, finish or ttl", got=keys.until)
 
 
 def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
@@ -152,10 +188,13 @@ def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
         return [_admission(job.id, word) for job, word in said]
 
     args: list[Arg] = [len(jobs)]
+    name = "enqueue"
     for job in jobs:
         check_new_job(job)
+        if job.keys is not None:
+            name = "enqueue_keyed"  # a script of its own, so that other jobs do not pay for it
         args += (job.id, job.type, job_options(job), job.envelope)
-    return Call("enqueue", keys, args, decode, [job.id for job in jobs])
+    return Call(name, keys, args, decode, [job.id for job in jobs])
 
 
 def enqueue_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
@@ -177,13 +216,21 @@ def _admission(job_id: str, word: bytes) -> Admission:
     if state is not None:
         return Admission(id=job_id, outcome=Admitted.ACCEPTED, state=state)
     text = word.decode()
-    if text[0] == "=":
-        return Admission(id=job_id, outcome=Admitted.DUPLICATE, state=State(text[1:]))
+    if text[0] in "=~":
+        # "=" the job that is there stays as it is, "~" it took the new arguments.
+        said, known, reason = (text[1:].split("=") + ["", ""])[:3]
+        state_now = None if said == "gone" else State(said)
+        return Admission(id=known or job_id, outcome=Admitted.DUPLICATE, reason=reason, state=state_now)
     if text[0] != "!":
         raise ValueError(text)
-    reason, current, limit = text[1:].split(":")
+    reason, current, limit, holder = (text[1:].split(":", 3) + [""])[:4]
     return Admission(
-        id=job_id, outcome=Admitted.REJECTED, reason=reason, current=int(current), limit=int(limit)
+        id=job_id,
+        outcome=Admitted.REJECTED,
+        reason=reason,
+        current=int(current),
+        limit=int(limit),
+        holder=holder,
     )
 
 
@@ -256,6 +303,7 @@ def _claim(row: list[Any]) -> Claim:
         epoch,
         envelope,
         saved,
+        *repeated,
     ) = row
     created_ms = int(created)
     return Claim(
@@ -271,6 +319,7 @@ def _claim(row: list[Any]) -> Claim:
         max_attempts=_number(most),
         timeout_ms=_number(timeout),
         checkpoint=saved,
+        repeated=int(repeated[0]) if repeated else 0,
     )
 
 
@@ -315,6 +364,9 @@ def settlement_args(settlement: Settlement) -> list[Arg]:
     if settlement.progress is not None:
         letters += "G"
         values.append(fit_progress(settlement.progress))
+    if settlement.next_due_ms is not None:
+        letters += "N"
+        values.append(settlement.next_due_ms)
     return [settlement.lease.job_id, settlement.lease.epoch, settlement.started_ms, letters, *values]
 
 
@@ -385,6 +437,19 @@ def requeue(keys: QueueKeys, leases: Sequence[Lease], put: Put, reason: str) -> 
     """Put running jobs back, charged nothing."""
     args: list[Arg] = [put.value, fit(reason, REASON_BYTES), *_lease_args(leases)]
     return Call("requeue", keys, args, _verdicts, [lease.job_id for lease in leases])
+
+
+#: Leases whose children died, in one call: three arguments each.
+DEATHS = 300
+
+
+def child_died(keys: QueueKeys, deaths: Sequence[tuple[Lease, str]]) -> Call[list[Verdict]]:
+    """Take back jobs whose own process died under them, each with how it ended: the delivery counts."""
+    require(len(deaths) <= DEATHS, "deaths", expected=f"at most {DEATHS}", got=len(deaths))
+    args: list[Arg] = []
+    for lease, exit_reason in deaths:
+        args += (lease.job_id, lease.epoch, fit(exit_reason, EXIT_BYTES))
+    return Call("child_died", keys, args, _verdicts, [lease.job_id for lease, _ in deaths])
 
 
 def _verdict(reply: list[Any]) -> Verdict:

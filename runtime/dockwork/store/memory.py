@@ -216,6 +216,12 @@ class MemoryStore(MemoryBase):
                 verdicts.append(Verdict.LOST if record is None else Verdict.OK)
         return verdicts
 
+    async def child_died(
+        self, queue: QueueName, deaths: Sequence[tuple[Lease, str]]
+    ) -> builtins.list[Verdict]:
+        with self._turn(queue) as turn:
+            return memory_operator.child_died(turn, deaths)
+
     async def progress(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict:
         with self._turn(queue) as turn:
             record, verdict = turn.hold(lease)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dockwork.core.states import RUNNING, WAITING, State
 from dockwork.store.memory_queue import FOREVER, MemoryQueue, Turn, pod_of
 from dockwork.store.operator_calls import CONFIG_FIELDS, read_config
-from dockwork.store.protocol import OwnerRecord, QueueConfig, RevokeCause
+from dockwork.store.protocol import Lease, OwnerRecord, QueueConfig, RevokeCause, Verdict
 from dockwork.store.texts import EXIT_BYTES, fit
 
 _OWNED_MS = 300_000
@@ -100,6 +100,19 @@ def revoke(turn: Turn, owner: str, cause: RevokeCause, exit_reason: str) -> int:
         )
     queue.forget_owner(owner)
     return len(ids)
+
+
+def child_died(turn: Turn, deaths: Sequence[tuple[Lease, str]]) -> list[Verdict]:
+    """Take back jobs whose own process died under them; the delivery counts."""
+    verdicts = []
+    for lease, exit_reason in deaths:
+        record = turn.queue.held_by(lease)
+        if record is not None:
+            turn.queue.lease.remove(record.id)
+            record.exit = fit(exit_reason, EXIT_BYTES)
+            turn.put_back(record, cause="child_died", charge=True)
+        verdicts.append(Verdict.LOST if record is None else Verdict.OK)
+    return verdicts
 
 
 def set_paused(turn: Turn, *, expected: bool, wanted: bool) -> bool:

@@ -43,6 +43,7 @@ def view_of(record: Record, *, is_paused: bool) -> JobView:
         checkpoint=record.checkpoint,
         log=() if record.log is None else tuple(record.log.split("\n")),
         failures=tuple(decode_failure(record.errors[at]) for at in last_five if at in record.errors),
+        exit=record.exit,
     )
 
 

@@ -20,6 +20,32 @@ from dockwork.errors import DockworkError
 # --- producers ---------------------------------------------------------------------------------------------
 
 
+class OnConflict(StrEnum):
+    """What becomes of a new job whose unique key another one holds."""
+
+    KEEP = "keep"  #: the job that is there stays, and is the answer
+    REPLACE = "replace"  #: the one that waits takes the new arguments, at its place
+    DEBOUNCE = "debounce"  #: likewise, and its delay begins anew
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobKeys:
+    """What lets a new job be one of a kind. Keys come as hashes of `core.unique.key_hash`.
+
+    unique            "" = none; held until `until`: ``start``, ``finish`` or ``ttl`` (then for `ttl_ms`)
+    idempotency       "" = none; remembered for `idempotency_ttl_ms` with a `digest` of type and arguments
+    """
+
+    unique: str = ""
+    until: str = "finish"
+    ttl_ms: int = 0
+    on_conflict: OnConflict = OnConflict.KEEP
+    idempotency: str = ""
+    idempotency_ttl_ms: int = 0
+    digest: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewJob:
     """A job to be stored, sealed and checked already.
@@ -28,6 +54,8 @@ class NewJob:
     due_in_ms        delay from Redis TIME, >= 0; `due_at_ms` (absolute) wins when given; a past time means ready
     expires_in_ms    counts from the due time
     max_attempts     attempts in all, >= 1; None = the queue's
+    keys             unique and idempotency keys, if it has any
+    repeat           runs in all of a job that repeats, 0 = no end; None = it does not
     """
 
     id: str
@@ -43,6 +71,8 @@ class NewJob:
     keep: str | None = None
     concurrency_key: str | None = None
     scheduled_for_ms: int | None = None
+    keys: JobKeys | None = None
+    repeat: int | None = None
 
 
 class Admitted(StrEnum):
@@ -55,9 +85,12 @@ class Admitted(StrEnum):
 class Admission:
     """What became of one `NewJob`.
 
-    reason     why it was rejected: ``depth``, ``bytes``, ``payload``, ``timeout``, ``closed``
+    id         the job's own; of a duplicate, that of the job that is there
+    reason     why it was rejected: ``depth``, ``bytes``, ``payload``, ``timeout``, ``closed``, ``unique``,
+               ``key_reuse``; of a duplicate, ``replaced`` or ``debounced`` if it took the new arguments
     current    the figure that met `limit`, for a rejection by one
-    state      the state it was stored in, or the known job's
+    state      the state it was stored in, or the known job's; None: that one is gone, and its key remembered
+    holder     the job that has the key, for a rejection by one
     """
 
     id: str
@@ -66,6 +99,7 @@ class Admission:
     current: int = 0
     limit: int = 0
     state: State | None = None
+    holder: str = ""
 
 
 # --- workers -----------------------------------------------------------------------------------------------
@@ -88,6 +122,7 @@ class Claim(NamedTuple):
     attempts       failed attempts so far; the run is attempt `attempts` + 1
     deliveries     claims so far, this one included
     checkpoint     what the last run saved, or None
+    repeated       times that a job which repeats was due before
     """
 
     lease: Lease
@@ -102,6 +137,7 @@ class Claim(NamedTuple):
     max_attempts: int | None = None
     timeout_ms: int | None = None
     checkpoint: bytes | None = None
+    repeated: int = 0
 
     @property
     def job_id(self) -> str:
@@ -155,6 +191,7 @@ class Settlement(NamedTuple):
     started_ms      when the handler began, for jobs whose `start` was never sent
     result          JSON bytes
     park_type       ``<type>`` or ``<type>@<schema hash>``
+    next_due_ms     when a job that repeats is due next, if it has a time left
     """
 
     lease: Lease
@@ -167,6 +204,7 @@ class Settlement(NamedTuple):
     failure: Failure | None = None
     park_type: str = ""
     progress: bytes | None = None
+    next_due_ms: int | None = None
 
 
 class Verdict(StrEnum):
@@ -293,6 +331,7 @@ class JobView:
     checkpoint: bytes | None = None
     log: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    exit: str = ""  #: how the process ended that ran it when it last crashed: a signal or an exit code
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -562,6 +601,10 @@ class Store(Protocol):
         put: Put = Put.FRONT,
         reason: str = "drained",
     ) -> list[Verdict]: ...
+    async def child_died(self, queue: QueueName, deaths: Sequence[tuple[Lease, str]]) -> list[Verdict]:
+        """Take back jobs whose own child process died, each with how it ended: the delivery counts."""
+        ...
+
     async def progress(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict: ...
     async def log(self, queue: QueueName, lease: Lease, lines: Sequence[str]) -> Verdict: ...
     async def checkpoint(self, queue: QueueName, lease: Lease, value: bytes) -> Verdict: ...

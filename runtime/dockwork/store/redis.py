@@ -198,6 +198,16 @@ class RedisStore(CronStore):
     ) -> builtins.list[Verdict]:
         return await self._run(calls.requeue(self.keys(queue), leases, put, reason))
 
+    async def child_died(
+        self, queue: QueueName, deaths: Sequence[tuple[Lease, str]]
+    ) -> builtins.list[Verdict]:
+        verdicts: builtins.list[Verdict] = []
+        for first in range(0, len(deaths), calls.DEATHS):
+            verdicts += await self._run(
+                calls.child_died(self.keys(queue), deaths[first : first + calls.DEATHS])
+            )
+        return verdicts
+
     async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:
         return await self._connected().waiters.wait(self.keys(queue), timeout_s)
 

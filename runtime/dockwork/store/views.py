@@ -94,6 +94,7 @@ def _job(row: list[Any], paused: bool) -> JobView:
         checkpoint=outputs.get("checkpoint"),
         log=tuple(outputs["log"].decode("utf-8", "replace").split("\n")) if "log" in outputs else (),
         failures=_failures(outputs, number("f") or 0),
+        exit=outputs.get("exit", b"").decode("utf-8", "replace"),
     )
 
 

@@ -42,6 +42,7 @@ EXAMPLES: list[Call[Any]] = [
     calls.start(KEYS, [LEASE, LEASE]),
     calls.renew(KEYS, [LEASE, LEASE], BEAT, run_id="run"),
     calls.requeue(KEYS, [LEASE, LEASE], Put.FRONT, "drained"),
+    calls.child_died(KEYS, [(LEASE, "signal 11"), (LEASE, "exit code 1")]),
     calls.progress(KEYS, LEASE, b"1"),
     calls.log(KEYS, LEASE, ["line"]),
     calls.checkpoint(KEYS, LEASE, b"1"),

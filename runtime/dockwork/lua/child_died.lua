@@ -1,0 +1,52 @@
+-- Takes back jobs whose own child process died under them: the delivery counts, and how it ended is on the job.
+-- KEYS[1]   meta        hash
+-- KEYS[2]   ready       zset
+-- KEYS[3]   prio        zset
+-- KEYS[4]   delayed     zset
+-- KEYS[5]   lease       zset
+-- KEYS[6]   dead        zset
+-- KEYS[7]   expiry      zset
+-- KEYS[8]   wake        zset
+-- KEYS[9]   cold        string
+-- KEYS[10]  events      stream
+-- KEYS[11]  stats       hash
+-- KEYS[12]  type_stats  hash
+-- KEYS[13]  leased      hash
+-- KEYS[14]  minutes     prefix
+-- KEYS[15]  records     prefix
+-- KEYS[16]  outputs     prefix
+-- ARGV[1+]  job_id, epoch, exit    three per lease, at most 300; exit: a signal or an exit code, for people
+-- Returns   {"ok", verdict...}    "ok" | "lost", in order
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], dead = KEYS[6],
+  expiry = KEYS[7], wake = KEYS[8], cold = KEYS[9], events = KEYS[10], stats = KEYS[11], type_stats = KEYS[12],
+  leased = KEYS[13], minutes = KEYS[14], records = KEYS[15], outputs = KEYS[16]}
+--- @include "open"
+--- @include "record_key"
+--- @include "remove_all"
+--- @include "put_back"
+--- @include "finish"
+local S = open(K)
+if S.wrong then return S.wrong end
+local reply, ids, records, exits, seen = {"ok"}, {}, {}, {}, {}
+for i = 1, #ARGV, 3 do
+  local R = redis.call("HMGET", record_key(K.records, ARGV[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
+    "f", "e")
+  local verdict = "lost"
+  if R[12] == ARGV[i + 1] and (R[10] == "active" or R[10] == "processing") and not seen[ARGV[i]] then
+    seen[ARGV[i]] = true
+    ids[#ids + 1], records[#records + 1], exits[#exits + 1] = ARGV[i], R, ARGV[i + 2]
+    verdict = "ok"
+  end
+  reply[#reply + 1] = verdict
+end
+if #ids > 0 then
+  remove_all(K.lease, ids)
+  S.wrote = true
+  for i = 1, #ids do
+    redis.call("HSET", record_key(K.outputs, ids[i]), "exit", exits[i])
+    redis.call("HSET", record_key(K.records, ids[i]), "o", "1")
+    put_back(K, S, ids[i], records[i], {cause = "child_died", charge = true, stalled = true})
+  end
+  finish(K, S)
+end
+return reply
