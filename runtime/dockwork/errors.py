@@ -71,6 +71,48 @@ class QueueClosed(DockworkError):
         super().__init__(f"queue {queue} is closed to new jobs; nothing was added")
 
 
+class KeyReuse(DockworkError, ValueError):
+    """An idempotency key was used before for other arguments. Nothing was added.
+
+    job_id    the job that the key was used for
+    """
+
+    field = "idempotency_key"
+
+    def __init__(self, queue: str, *, job_id: str) -> None:
+        self.queue = queue
+        self.job_id = job_id
+        self.expected = f"the type and arguments of its first use, job {job_id}"
+        self.got = "others"
+        super().__init__(f"{self.field}: expected {self.expected} in queue {queue}, got others; nothing was added")
+
+
+class UniqueConflict(DockworkError):
+    """Another job holds the unique key, and the new one may not take its place. Nothing was added.
+
+    job_id    the job that holds it
+    """
+
+    field = "unique"
+
+    def __init__(self, queue: str, *, job_id: str) -> None:
+        self.queue = queue
+        self.job_id = job_id
+        self.expected = "a key that no job holds"
+        self.got = f"that of job {job_id}"
+        super().__init__(f"{self.field}: expected {self.expected} in queue {queue}, got {self.got}; nothing was added")
+
+
+class RoutingConflict(DockworkError, ValueError):
+    """Two keys of one job name different partitions, so it could keep only one promise. Nothing was stored."""
+
+    def __init__(self, field: str, *, expected: str, got: str) -> None:
+        self.field = field
+        self.expected = expected
+        self.got = got
+        super().__init__(f"{field}: expected {expected}, got {got}")
+
+
 class TooLarge(DockworkError, ValueError):
     """A value exceeds its size limit. Nothing was stored."""
 
@@ -147,6 +189,23 @@ class AccessDenied(DockworkError):
 
 class InvalidUrl(DockworkError, ValueError):
     """A Redis URL cannot be used. The message never quotes it."""
+
+
+class EncryptionError(DockworkError):
+    """Values of this job type are sealed, and there is no key ring that could do it. Nothing was stored."""
+
+
+class DecryptionError(EncryptionError):
+    """A stored value cannot be opened. The message names the job type and the field, never the value."""
+
+    def __init__(self, job_type: str, field: str, why: str) -> None:
+        self.job_type = job_type
+        self.field = field
+        self.why = why
+        super().__init__(f"{job_type}: {field} cannot be opened: {why}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.job_type, self.field, self.why)
 
 
 class JobFailed(DockworkError):

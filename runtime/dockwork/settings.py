@@ -153,6 +153,12 @@ class Settings:
     """Of the pod template that this worker runs from; "" outside of a Queue."""
     probe_addr: str | None = None
     """``host:port`` for /livez, /readyz and /metrics; None = no probes."""
+    payload_keys: str = field(default="", repr=False)
+    """The key ring of sealed values: ``id:key`` between commas, the first one seals. See the encryption guide."""
+    payload_key: str = field(default="", repr=False)
+    """A ring of one key; `payload_keys` counts before it."""
+    payload_keys_file: str = ""
+    """A file that holds such a ring, read again when it changes; both variables above count before it."""
     log_level: str = "INFO"
     log_format: Literal["json", "text"] = "text"
 
@@ -350,6 +356,9 @@ _FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("container", "CONTAINER", _read_text),
     ("template_hash", "TEMPLATE_HASH", _read_text),
     ("probe_addr", "PROBE_ADDR", _read_address),
+    ("payload_keys", "PAYLOAD_KEYS", _read_text),
+    ("payload_key", "PAYLOAD_KEY", _read_text),
+    ("payload_keys_file", "PAYLOAD_KEYS_FILE", _read_text),
     ("log_level", "LOG_LEVEL", _read_level),
     ("log_format", "LOG_FORMAT", _read_choice("json", "text")),
 )

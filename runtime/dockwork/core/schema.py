@@ -25,6 +25,8 @@ from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializ
 
 from dockwork.core.codec import Opened, open_envelope
 from dockwork.core.jobs import Context
+from dockwork.core.sealed import SCHEMA_MARK, KeyRing
+from dockwork.core.sealing import OpenedArgs, Sealing, find_sealing
 from dockwork.errors import InvalidArgs, InvalidValue, require
 
 #: JSON has neither bytes nor infinities; these come back as they went in.
@@ -49,6 +51,7 @@ class Signature:
 
     context_parameter   the name of the parameter annotated `Context`, which no schema shows; None without one
     schema_hash         16 hex digits of the JSON Schema, titles and descriptions aside
+    sealing             which values are sealed; None where none is
     """
 
     def __init__(self, job_type: str, fn: Callable[..., Any]) -> None:
@@ -62,6 +65,9 @@ class Signature:
         fields: dict[str, Any] = {
             name: _field(hints.get(name, Any), parameters[name].default) for name in self._names
         }
+        wanted = [name for name in self._names if parameters[name].default is inspect.Parameter.empty]
+        by_name = {name: hints.get(name) for name in self._names}
+        self.sealing = find_sealing(job_type, by_name, wanted, hints.get("return"))
         arguments = _typed_dict(f"{fn.__name__}_arguments", fields)
         arguments.__pydantic_config__ = _READING
         self._adapter: TypeAdapter[dict[str, Any]] = _adapter(job_type, arguments)
@@ -71,7 +77,8 @@ class Signature:
         self._open = opener.validator.validate_json
         self._result = _result_adapter(hints.get("return", Any))
         self._result_dumper = SchemaSerializer(self._result.core_schema, _WRITING)
-        self.json_schema = _with_defaults(_json_schema(job_type, self._adapter), parameters)
+        shown = _with_defaults(_json_schema(job_type, self._adapter), parameters)
+        self.json_schema = _with_stored_names(job_type, shown, self.sealing)
         self.schema_hash = schema_hash(self.json_schema)
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +100,12 @@ class Signature:
         except ValidationError as error:
             raise self._invalid(error) from None
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
-            raise _unwritable(self.job_type, arguments, error) from None
+            refusal = _unwritable(self.job_type, arguments, error)
+            if self.sealing is not None:
+                raise InvalidArgs(
+                    self.job_type, refusal.path.split(".")[0], expected=refusal.expected, got="another"
+                ) from None
+            raise refusal from None
 
     def load(self, arguments: bytes | Mapping[str, Any]) -> dict[str, Any]:
         """What the handler gets for the stored JSON object `arguments`. Raises InvalidArgs with the path."""
@@ -133,6 +145,28 @@ class Signature:
             options=found["opts"],
         )
 
+    def open_sealed(self, data: bytes, ring: KeyRing, *, allow_plaintext: bool) -> tuple[Opened, OpenedArgs]:
+        """`open`, for a type with sealed values; and its arguments as they were read.
+
+        Raises    DecryptionError too; no error quotes a value
+        """
+        assert self.sealing is not None
+        envelope = open_envelope(data)
+        plain = self.sealing.open_args(json.loads(envelope.args), ring, allow_plaintext=allow_plaintext)
+        try:
+            arguments = self.load(plain.args)
+        except InvalidArgs as error:
+            error.stored_schema = envelope.schema
+            raise
+        opened = Opened(
+            type=envelope.type,
+            arguments=arguments,
+            headers=envelope.headers,
+            schema=envelope.schema,
+            options=envelope.options,
+        )
+        return opened, plain
+
     def dump_result(self, value: Any) -> bytes:
         """What the handler returned, as JSON. Raises InvalidValue if JSON cannot carry it."""
         try:
@@ -155,10 +189,16 @@ class Signature:
         path = ".".join(str(part) for part in first["loc"])
         if first["type"] == "missing":
             return InvalidArgs(self.job_type, path, expected="a value", got="nothing")
+        if self.sealing is not None:
+            path = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
             known = f"one of {', '.join(self._names)}" if self._names else "no arguments"
             expected = known if unknown else "no such name"
             return InvalidArgs(self.job_type, path, expected=expected, got="an unknown name")
+        if self.sealing is not None:
+            # The text of an error, and the path to it, may quote what was given; its kind does not.
+            expected, path = f"a value that fits ({first['type']})", str(first["loc"][0])
+            return InvalidArgs(self.job_type, path, expected=expected, got="one that does not")
         expected = first["msg"].removeprefix("Input should be ")
         return InvalidArgs(self.job_type, path, expected=expected, got=type(first["input"]).__name__)
 
@@ -301,13 +341,36 @@ def _result_adapter(hint: Any) -> TypeAdapter[Any]:
 def _with_defaults(schema: dict[str, Any], parameters: Mapping[str, inspect.Parameter]) -> dict[str, Any]:
     for name, field in schema.get("properties", {}).items():
         default = parameters[name].default
-        if default is inspect.Parameter.empty or "default" in field:
+        if default is inspect.Parameter.empty or "default" in field or SCHEMA_MARK in field:
             continue
         try:
             field["default"] = json.loads(to_json(default))
         except (PydanticSerializationError, ValueError):
             continue  # a sentinel, say: the schema then only says that the argument may be left out
     return schema
+
+
+def _with_stored_names(job_type: str, schema: dict[str, Any], sealing: Sealing | None) -> dict[str, Any]:
+    """`schema` under the names that are stored. Raises InvalidValue for a mark that stands inside of a type."""
+    fields = schema.get("properties", {})
+    inside = _marks(schema) - sum(SCHEMA_MARK in field for field in fields.values())
+    if inside:
+        expected = "Encrypted around the whole type of a parameter or of the result"
+        raise InvalidValue(f"job type {job_type}", expected=expected, got="one inside of a type")
+    if sealing is None:
+        return schema
+    named = {sealing.fields.get(name, name): field for name, field in fields.items()}
+    shown = {**schema, "properties": named}
+    if "required" in schema:
+        shown["required"] = [sealing.fields.get(name, name) for name in schema["required"]]
+    return shown
+
+
+def _marks(schema: Any) -> int:
+    """How many sealed types a JSON Schema shows."""
+    if isinstance(schema, dict):
+        return (schema.get(SCHEMA_MARK) is True) + sum(map(_marks, schema.values()))
+    return sum(map(_marks, schema)) if isinstance(schema, list) else 0
 
 
 def _without_words(schema: Any) -> Any:
