@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import redis
 
@@ -52,7 +53,7 @@ class RedisCluster:
     def url(self) -> str:
         return self.nodes[0].url
 
-    def client(self, node: int) -> redis.Redis:
+    def client(self, node: int) -> Any:
         """A plain client of one node, through its unix socket."""
         server = self.nodes[node]
         return redis.Redis(unix_socket_path=str(server.socket), password=server.password)

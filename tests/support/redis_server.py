@@ -104,7 +104,23 @@ class RedisServer:
 
     def start(self) -> None:
         """Start and wait until it takes connections and has loaded its data."""
-        command = [self._program or server_program()]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+            )
+        until(self._answers, within=20, what=f"redis-server in {self.folder} answers")
+
+    @property
+    def program(self) -> str:
+        return self._program or server_program()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def command(self) -> list[str]:
+        """The server's command line."""
+        command = [self.program]
         command += ["--dir", str(self.folder), "--save", "", "--daemonize", "no"]
         command += ["--port", "0" if self.tls else str(self.port or 0)]
         if self.tls:
@@ -113,12 +129,7 @@ class RedisServer:
         command += ["--appendonly", "yes" if self._aof else "no", "--appendfsync", "always"]
         if self.password is not None:
             command += ["--requirepass", self.password]
-        command += self._options
-        with (self.folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
-            )
-        until(self._answers, within=20, what=f"redis-server in {self.folder} answers")
+        return command + self._options
 
     def _answers(self) -> bool:
         assert self._process is not None
