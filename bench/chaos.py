@@ -130,7 +130,7 @@ class Fleet:
         name = f"w{self._started}"
         environ = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("bench", "tests")),
+            "PYTHONPATH": os.pathsep.join(str(ROOT / part) for part in ("bench", "tests", "runtime")),
             "CHAOS_WORKER": name,
             "CHAOS_RECEIPTS": str(self.receipts),
             "CHAOS_LEASE": str(self._plan.lease),
