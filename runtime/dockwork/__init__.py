@@ -17,27 +17,37 @@ if TYPE_CHECKING:
     from dockwork.core.jobs import JobInfo as JobInfo
     from dockwork.core.jobs import Keep as Keep
     from dockwork.core.jobs import StopReason as StopReason
+    from dockwork.core.repeat import Repeat as Repeat
     from dockwork.core.retry import Backoff as Backoff
+    from dockwork.core.sealed import Encrypted as Encrypted
+    from dockwork.core.sealed import Sealed as Sealed
     from dockwork.core.states import State as State
+    from dockwork.core.unique import Unique as Unique
     from dockwork.errors import AccessDenied as AccessDenied
     from dockwork.errors import Cancelled as Cancelled
+    from dockwork.errors import DecryptionError as DecryptionError
     from dockwork.errors import Discard as Discard
     from dockwork.errors import DockworkError as DockworkError
+    from dockwork.errors import EncryptionError as EncryptionError
     from dockwork.errors import Interrupted as Interrupted
     from dockwork.errors import InvalidArgs as InvalidArgs
     from dockwork.errors import InvalidUrl as InvalidUrl
     from dockwork.errors import InvalidValue as InvalidValue
     from dockwork.errors import JobFailed as JobFailed
+    from dockwork.errors import KeyReuse as KeyReuse
     from dockwork.errors import OutcomeUnknown as OutcomeUnknown
     from dockwork.errors import QueueClosed as QueueClosed
     from dockwork.errors import QueueFull as QueueFull
     from dockwork.errors import Retry as Retry
+    from dockwork.errors import RoutingConflict as RoutingConflict
     from dockwork.errors import SchemaMismatch as SchemaMismatch
     from dockwork.errors import Snooze as Snooze
     from dockwork.errors import StoreUnavailable as StoreUnavailable
     from dockwork.errors import TimedOut as TimedOut
     from dockwork.errors import TooLarge as TooLarge
+    from dockwork.errors import UniqueConflict as UniqueConflict
     from dockwork.errors import Unrecoverable as Unrecoverable
+    from dockwork.keyring import Encryption as Encryption
     from dockwork.registry import Item as Item
     from dockwork.registry import JobType as JobType
     from dockwork.registry import Registry as Registry
@@ -51,29 +61,38 @@ _HOMES = {
     "dockwork.app": ("App", "Queue"),
     "dockwork.client": ("Counts", "Job", "JobRef"),
     "dockwork.core.jobs": ("Context", "JobInfo", "Keep", "StopReason"),
+    "dockwork.core.repeat": ("Repeat",),
     "dockwork.core.retry": ("Backoff",),
+    "dockwork.core.sealed": ("Encrypted", "Sealed"),
     "dockwork.core.states": ("State",),
+    "dockwork.core.unique": ("Unique",),
     "dockwork.errors": (
         "AccessDenied",
         "Cancelled",
         "Discard",
+        "DecryptionError",
         "DockworkError",
+        "EncryptionError",
         "Interrupted",
         "InvalidArgs",
         "InvalidUrl",
         "InvalidValue",
         "JobFailed",
+        "KeyReuse",
         "OutcomeUnknown",
         "QueueClosed",
         "QueueFull",
         "Retry",
+        "RoutingConflict",
         "SchemaMismatch",
         "Snooze",
         "StoreUnavailable",
         "TimedOut",
         "TooLarge",
+        "UniqueConflict",
         "Unrecoverable",
     ),
+    "dockwork.keyring": ("Encryption",),
     "dockwork.registry": ("Item", "JobType", "Registry"),
     "dockwork.settings": ("RedisSettings", "Settings"),
     "dockwork.store.protocol": ("Admission", "Admitted"),

@@ -27,9 +27,12 @@ from dockwork.client import Client, Counts, Job, JobRef
 from dockwork.core.durations import Span
 from dockwork.core.jobs import Context, Keep, check_job_id
 from dockwork.core.keys import QueueName
+from dockwork.core.repeat import Repeat
 from dockwork.core.retry import Backoff
 from dockwork.core.states import State
+from dockwork.core.unique import Unique
 from dockwork.errors import require
+from dockwork.keyring import Encryption, KeySource, passing_keys
 from dockwork.registry import (
     CallOptions,
     CustomBackoff,
@@ -102,6 +105,7 @@ class App:
     redis        a URL or `RedisSettings`; DOCKWORK_REDIS_* variables beat it, bare REDIS_* ones do not
     namespace    DOCKWORK_NAMESPACE beats it; without either the pod's own namespace, else ``default``
     store        instead of Redis: a store, or a function that makes one for each event loop
+    encryption   the keys of sealed values, and what counts for them; DOCKWORK_PAYLOAD_KEYS and the like beat its keys
 
     It is made without I/O and belongs to no event loop; each loop that uses it gets a connection of its own.
     """
@@ -113,6 +117,7 @@ class App:
         redis: RedisSettings | str | None = None,
         namespace: str | None = None,
         store: Store | Callable[[], Store] | None = None,
+        encryption: Encryption | None = None,
     ) -> None:
         fits = bool(_NAME.fullmatch(name))
         require(fits, "app", expected="1 to 63 characters of A-Z a-z 0-9 . _ -", got=name)
@@ -122,6 +127,7 @@ class App:
         self._redis = redis
         self._namespace = namespace
         self._store = store
+        self.key_source = KeySource(encryption or Encryption(), lambda: self.settings)
         self._lifespan: Lifespan | None = None
         self._looked_at: set[QueueName] = set()
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
@@ -152,6 +158,8 @@ class App:
         max_deliveries: int | None = None,
         dead_letter: bool = True,
         keep: Keep | None = None,
+        unique: Unique | None = None,
+        repeat: Repeat | None = None,
     ) -> JobDecorator:
         """Declare a job type: its name is the function's unless `name` says otherwise. See `JobType`.
 
@@ -174,6 +182,8 @@ class App:
                 max_deliveries=max_deliveries,
                 dead_letter=dead_letter,
                 keep=keep,
+                unique=unique,
+                repeat=repeat,
             )
             self.registry.add(job_type)
             return job_type
@@ -387,14 +397,16 @@ class App:
 
         bench = Bench(self.registry, self.settings.namespace, lambda: tuple(self.middlewares), mode)
         await bench.open()
-        before = self._store, self._clients, self._looked_at
+        before = self._store, self._clients, self._looked_at, self.key_source
         # The bench serves every queue, so nobody needs to be told that none does.
         self._store, self._clients, self._looked_at = bench.store, {}, _Every()
+        if not self.key_source.is_set:
+            self.key_source = passing_keys(self.key_source.said)
         try:
             async with self._worker_lifespan():
                 yield bench
         finally:
-            self._store, self._clients, self._looked_at = before
+            self._store, self._clients, self._looked_at, self.key_source = before
 
     @asynccontextmanager
     async def _worker_lifespan(self) -> AsyncIterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -110,5 +110,5 @@ class KeySource:
 
 def passing_keys(said: Encryption) -> KeySource:
     """Keys of one test run: random, and known to nobody afterwards."""
-    ring = f"test:{secrets.token_hex(32)}"
+    ring = f"test:{os.urandom(32).hex()}"
     return KeySource(replace(said, keys=ring, file=None), Settings)

@@ -20,12 +20,15 @@ from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priorit
 from dockwork.core.keys import QueueName
 from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
 from dockwork.core.schema import Signature, check_bindable, dump_untyped
+from dockwork.core.sealed import PREFIX
+from dockwork.core.sealing import RESULT, OpenedArgs, Sealing, join_keys, keys_in
 from dockwork.core.sizes import parse_size
 from dockwork.errors import InvalidValue, require
 from dockwork.store.protocol import NewJob, QueueConfig
 
 if TYPE_CHECKING:
     from dockwork.client import JobRef
+    from dockwork.keyring import KeySource
     from dockwork.sync import SyncJobRef
 
 P = ParamSpec("P")
@@ -100,6 +103,8 @@ class CallOptions:
 class Producer(Protocol):
     """What a job type enqueues through: its app."""
 
+    @property
+    def key_source(self) -> KeySource: ...
     async def submit(self, item: Item[R]) -> JobRef[R]: ...
     def submit_sync(self, item: Item[R]) -> SyncJobRef[R]: ...
     def run_sync(self, coroutine: Callable[[], Awaitable[R]]) -> R: ...
@@ -110,6 +115,7 @@ class Item(Generic[R]):
     """One job that is not enqueued yet: its arguments are checked and sealed.
 
     job_type    None for a type that this process does not know
+    sealed      ids of the keys that seal its arguments, as a record has them
     """
 
     type: str
@@ -117,6 +123,7 @@ class Item(Generic[R]):
     envelope: bytes
     options: CallOptions
     job_type: JobType[Any, R] | None = None
+    sealed: str = ""
 
     def new_job(self, make_id: Callable[[], str]) -> NewJob:
         """The store's value, with the call's options over the job type's; `make_id` where the call has no id."""
@@ -138,6 +145,7 @@ class Item(Generic[R]):
             max_deliveries=declared.max_deliveries if declared else None,
             timeout_ms=None if timeout is None else to_ms(timeout),
             keep=None if keep is None else keep.encode(),
+            sealed=self.sealed,
         )
 
 
@@ -150,7 +158,9 @@ def item_by_name(
         return known.call(options).item_of(arguments, queue=queue)
     args = dump_untyped(check_job_type(type_), arguments)
     envelope = Envelope(type=type_, args=args, headers=options.headers)
-    return Item(type=type_, queue=queue, envelope=seal(envelope), options=options)
+    # Values that were sealed elsewhere and are passed on count with the keys that they need.
+    sealed = join_keys(keys_in(arguments)) if PREFIX.encode() in args else ""
+    return Item(type=type_, queue=queue, envelope=seal(envelope), options=options, sealed=sealed)
 
 
 class JobType(Generic[P, R]):
@@ -243,6 +253,33 @@ class JobType(Generic[P, R]):
         """The declared timeout in seconds."""
         return None if self.timeout is None else self.timeout.total_seconds()
 
+    @property
+    def sealing(self) -> Sealing | None:
+        """Which values are sealed wherever they are stored; None where none is."""
+        return self.signature.sealing
+
+    @property
+    def key_source(self) -> KeySource:
+        """Where the keys of sealed values come from: the app's."""
+        return self._producer.key_source
+
+    def store_args(self, arguments: Mapping[str, Any]) -> tuple[bytes, str]:
+        """Arguments by name as the JSON object that is stored, and the ids of the keys that seal it.
+
+        Raises    InvalidArgs; EncryptionError where there is no key ring
+        """
+        signature, sealing = self.signature, self.signature.sealing
+        if sealing is None:
+            return signature.dump(arguments), ""
+        ring = self.key_source.ring()
+        args = sealing.seal_args(signature.dump(sealing.by_parameter(arguments)), ring)
+        return args, ring.current if sealing.fields else ""
+
+    def open_sealed(self, envelope: bytes) -> tuple[Opened, OpenedArgs]:
+        """`open`, for a type with sealed values. Raises EncryptionError too: no ring, or one that opens nothing."""
+        keys = self.key_source
+        return self.signature.open_sealed(envelope, keys.ring(), allow_plaintext=keys.allow_plaintext)
+
     def validate(self, arguments: bytes | Mapping[str, Any]) -> dict[str, Any]:
         """Stored arguments as what the handler gets. Raises InvalidArgs with the path."""
         return self.signature.load(arguments)
@@ -256,7 +293,11 @@ class JobType(Generic[P, R]):
         return self.signature.dump_result(value)
 
     def load_result(self, data: bytes) -> R:
-        """A stored result as the handler's return type."""
+        """A stored result as the handler's return type. Raises EncryptionError if it is sealed and cannot be opened."""
+        sealing = self.signature.sealing
+        if sealing is not None and sealing.result:
+            keys = self.key_source
+            data, _ = sealing.open_whole(RESULT, data, keys.ring(), allow_plaintext=keys.allow_plaintext)
         result: R = self.signature.load_result(data)
         return result
 
@@ -327,12 +368,12 @@ class JobCall(Generic[P, R]):
     def item_of(self, arguments: Mapping[str, Any], *, queue: str | None = None) -> Item[R]:
         """An item with arguments by name."""
         job_type = self.job_type
-        signature = job_type.signature
+        args, sealed = job_type.store_args(arguments)
         envelope = Envelope(
             type=job_type.name,
-            args=signature.dump(arguments),
+            args=args,
             headers=self.said.headers,
-            schema=signature.schema_hash,
+            schema=job_type.schema_hash,
         )
         return Item(
             type=job_type.name,
@@ -340,6 +381,7 @@ class JobCall(Generic[P, R]):
             envelope=seal(envelope),
             options=self.said,
             job_type=job_type,
+            sealed=sealed,
         )
 
     @property
@@ -432,6 +474,12 @@ class Registry(Mapping[str, JobType[Any, Any]]):
                 expected = f"one of the registered ones ({', '.join(self.backoffs) or 'none'})"
                 known = backoff.name in self.backoffs
                 require(known, f"backoff of {job_type.name}", expected=expected, got=backoff.name)
+
+    def check_keys(self) -> None:
+        """Raises EncryptionError if a type seals values and there is no key ring."""
+        for job_type in self._types.values():
+            if job_type.sealing is not None:
+                job_type.key_source.ring()
 
     def queues(self) -> tuple[str, ...]:
         """The queues that the job types name, in order."""

@@ -54,6 +54,7 @@ class NewJob:
     due_in_ms        delay from Redis TIME, >= 0; `due_at_ms` (absolute) wins when given; a past time means ready
     expires_in_ms    counts from the due time
     max_attempts     attempts in all, >= 1; None = the queue's
+    sealed           ids of the keys that seal values of it, between commas; "" = nothing is sealed
     keys             unique and idempotency keys, if it has any
     repeat           runs in all of a job that repeats, 0 = no end; None = it does not
     """
@@ -71,6 +72,7 @@ class NewJob:
     keep: str | None = None
     concurrency_key: str | None = None
     scheduled_for_ms: int | None = None
+    sealed: str = ""
     keys: JobKeys | None = None
     repeat: int | None = None
 

@@ -23,10 +23,11 @@ from dockwork.store.protocol import JobView
 ROOT = Path(__file__).parents[3]
 
 PUBLIC = """
-AccessDenied Admission Admitted App Backoff Cancelled Context Counts Discard DockworkError Interrupted InvalidArgs
-InvalidUrl InvalidValue Item Job JobFailed JobInfo JobRef JobType Keep OutcomeUnknown Queue QueueClosed QueueFull
-RedisSettings Registry Retry SchemaMismatch Settings Snooze State StopReason StoreUnavailable TimedOut TooLarge
-Unrecoverable __version__
+AccessDenied Admission Admitted App Backoff Cancelled Context Counts DecryptionError Discard DockworkError
+Encrypted Encryption EncryptionError Interrupted InvalidArgs InvalidUrl InvalidValue Item Job JobFailed
+JobInfo JobRef JobType Keep OutcomeUnknown Queue QueueClosed QueueFull RedisSettings Registry Retry
+SchemaMismatch Sealed Settings Snooze State StopReason StoreUnavailable TimedOut TooLarge Unrecoverable
+__version__
 """
 
 
