@@ -32,6 +32,8 @@ from dockwork.core.retry import Backoff
 from dockwork.core.states import State
 from dockwork.core.unique import Unique
 from dockwork.errors import require
+from dockwork.events import Callback, Gap, Subscriptions, Token, check_names
+from dockwork.middleware import EnqueueMiddleware
 from dockwork.keyring import Encryption, KeySource, passing_keys
 from dockwork.registry import (
     CallOptions,
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 FnT = TypeVar("FnT", bound=Callable[..., Any])
+EnqueueMiddlewareT = TypeVar("EnqueueMiddlewareT", bound=EnqueueMiddleware)
+ReportT = TypeVar("ReportT", bound=Callable[[ErrorReport], Any])
 CustomBackoffT = TypeVar("CustomBackoffT", bound=CustomBackoff)
 
 #: Opens and closes what the handlers of one worker process share.
@@ -124,12 +128,14 @@ class App:
         self.name = name
         self.registry = Registry()
         self.middlewares: list[Callable[..., Awaitable[Any]]] = []
+        self.enqueue_middlewares: list[EnqueueMiddleware] = []
         self._redis = redis
         self._namespace = namespace
         self._store = store
         self.key_source = KeySource(encryption or Encryption(), lambda: self.settings)
         self._lifespan: Lifespan | None = None
         self._looked_at: set[QueueName] = set()
+        self._subscriptions = Subscriptions()
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
         self._portal = Portal(f"dockwork-sync-{name}")
 
@@ -223,6 +229,25 @@ class App:
         self.middlewares.append(fn)
         return fn
 
+    def enqueue_middleware(self, fn: EnqueueMiddlewareT) -> EnqueueMiddlewareT:
+        """Run ``await fn(item, call_next)`` around each enqueue; the first added is the outermost.
+
+        It passes on the item, or ``item.but(headers=..., args=..., priority=...)``; ``await call_next(item)`` answers
+        the admission. An exception before that reaches the caller, and nothing is stored. In a bulk call it runs
+        around every item. The ticks of schedules are no calls of this process, so it does not see them.
+        """
+        self.enqueue_middlewares.append(fn)
+        return fn
+
+    def on_error(self, fn: ReportT) -> ReportT:
+        """Call ``fn(report)`` after each failed run in this app's workers, with an `ErrorReport`.
+
+        It may be async; a plain function runs in a thread. What it raises is logged and changes nothing. Reports come one
+        by one; what piles up beyond 1,000 of them is dropped. ``App.errors`` has the last ones of all workers.
+        """
+        self.registry.error_reporters.append(fn)
+        return fn
+
     def lifespan(self, fn: Lifespan) -> Lifespan:
         """Enter the async context manager ``fn(app)`` once in each worker process, around all its runs."""
         require(self._lifespan is None, "lifespan", expected="one for an app", got="a second one")
@@ -245,7 +270,10 @@ class App:
                 owns_store=self._store is None or callable(self._store),
                 finder=lambda: self.client,
                 looked_at=self._looked_at,
+                middlewares=self.enqueue_middlewares,
+                queues=self.registry.all_queues,
             )
+            self._subscriptions.join(client)
         return client
 
     def make_store(self) -> Store:
@@ -324,6 +352,58 @@ class App:
         """The queues of this app's namespace that anybody ever used."""
         return await self.client.queues()
 
+    async def errors(self, queue: str, *, limit: int = 50) -> list[ErrorReport]:
+        """The last failed runs of a queue, the newest first; it keeps 200."""
+        return list((await self.client.errors(queue, limit=limit)).recent)
+
+    async def error_stats(self, *queues: str) -> ErrorStats:
+        """Failed runs by queue and by job type, and the kinds of the last errors; of all queues, or of these."""
+        names = queues or await self.queues()
+        found = [await self.client.errors(queue, limit=200) for queue in names]
+        return sum_errors(dict(zip(names, found, strict=True)))
+
+    # --- events ------------------------------------------------------------------------------------------
+
+    def events(
+        self, queue: str, *, only: Iterable[str] | str | None = None, since: str = "$", job: str | None = None
+    ) -> AsyncGenerator[Event | Gap]:
+        """What happens in a queue, for ever: ``async for e in app.events("mail", only={"completed"})``.
+
+        only      names of events: those of the states a job enters, progress, stalled, resumed, obliterated
+        since     an event's `id` to go on from, ``"0"`` for all that are kept, ``"$"`` for what comes from now on
+        job       only what concerns the job of that id
+
+        It goes on from its last event after a lost connection. Where the stream was trimmed further than that, a `Gap`
+        comes instead of what is missing. A queue in mode ``pubsub`` keeps nothing to go back to, and one whose events
+        are off raises InvalidValue.
+        """
+        return self.client.events(queue, only=only, since=since, job=job)
+
+    def on(self, name: str, fn: Callback, *, queues: Iterable[str] | None = None) -> Token:
+        """Call ``fn(event)`` for each event of that name from now on; see `on_all`."""
+        return self._subscribe(fn, check_names(name), queues)
+
+    def on_all(self, fn: Callback, *, queues: Iterable[str] | None = None) -> Token:
+        """Call ``fn(event)`` for each event from now on, until `off`.
+
+        queues     None: those that the app's job types and `App.queue` name
+
+        `fn` may be async, and gets its events one by one, on the event loop that subscribed; where none runs, on the
+        next that uses the app. It also gets a `Gap` where events are missing. What it raises is logged and changes
+        nothing. All subscribers share one reader per queue.
+        """
+        return self._subscribe(fn, None, queues)
+
+    def off(self, token: Token) -> None:
+        """Tell a subscriber nothing more: from any thread, from the callback too."""
+        self._subscriptions.remove(token)
+
+    def _subscribe(
+        self, fn: Callback, names: frozenset[str] | None, queues: Iterable[str] | None
+    ) -> Token:
+        chosen = None if queues is None else tuple(QueueName("default", queue).queue for queue in queues)
+        return self._subscriptions.add(Token(fn, names, chosen), lambda: self.client.hub)
+
     @cached_property
     def sync(self) -> SyncCalls:
         """The blocking twin: the same calls from any thread, on a connection of its own."""
@@ -333,6 +413,7 @@ class App:
         """Finish what this loop sends and close its connection; the next call opens another."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
+            self._subscriptions.leave(client)
             await client.close()
 
     async def __aenter__(self) -> Self:

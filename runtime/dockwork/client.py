@@ -6,9 +6,11 @@ import asyncio
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from dockwork import clock
@@ -20,21 +22,28 @@ from dockwork.errors import (
     DockworkError,
     InvalidValue,
     JobFailed,
+    KeyReuse,
     OutcomeUnknown,
     QueueClosed,
     QueueFull,
     StoreUnavailable,
     TooLarge,
     Undecodable,
+    UniqueConflict,
     UnknownReply,
 )
+from dockwork.events import Gap, Hub, check_names, read_events
+from dockwork.middleware import EnqueueMiddleware, around_many, around_one
 from dockwork.registry import Item, JobType
+from dockwork.store.event_calls import check_since
 from dockwork.store.protocol import (
     Admission,
     Admitted,
+    Event,
     Failure,
     JobView,
     NewJob,
+    QueueErrors,
     QueueStats,
     Store,
 )
@@ -119,6 +128,12 @@ class JobRef(Generic[R]):
         """Everything that the store knows of the job."""
         return await self.client().job(self.queue, self.id)
 
+    def events(
+        self, *, only: Iterable[str] | str | None = None, since: str = "$"
+    ) -> AsyncGenerator[Event | Gap]:
+        """What happens to this job, for ever; ``resumed`` too if it waits when its queue is resumed."""
+        return self.client().events(self.queue, only=only, since=since, job=self.id)
+
     async def cancel(self) -> Literal["cancelled", "flagged", "too_late", "missing"]:
         """Ask the job not to run: ``cancelled`` if it waited, ``flagged`` if it runs and is told within a second,
         ``too_late`` if it has ended, ``missing`` if it is not known."""
@@ -180,12 +195,16 @@ class Client:
         owns_store: bool = True,
         finder: Callable[[], Client] | None = None,
         looked_at: set[QueueName] | None = None,
+        middlewares: Sequence[EnqueueMiddleware] = (),
+        queues: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """The calls on `store`, which is opened by the first of them.
 
         owns_store    `close` closes the store too
         finder        the client of whichever loop runs, for references
         looked_at     queues of which it was said whether anybody serves them; an app's clients share it
+        middlewares   around each enqueue; the first is outermost
+        queues        whose events a subscriber gets that names none
         """
         self.store = store
         self.namespace = namespace
@@ -195,13 +214,26 @@ class Client:
         self._batches: dict[QueueName, _Batch] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._looked_at: set[QueueName] = set() if looked_at is None else looked_at
+        self._middlewares = middlewares
+        self._queues = queues
+        self._hub: Hub | None = None
+
+    @property
+    def hub(self) -> Hub:
+        """The subscribers of this loop."""
+        if self._hub is None:
+            self._hub = Hub(lambda: self.store, self.name, self._queues)
+        return self._hub
 
     def name(self, queue: str) -> QueueName:
         """`queue` in this client's namespace."""
         return QueueName(self.namespace, queue)
 
     async def close(self) -> None:
-        """Finish what is being sent, then close the store."""
+        """End the readers of events, finish what is being sent, then close the store."""
+        if self._hub is not None:
+            await self._hub.close()
+            self._hub = None
         while self._batches or self._sending:
             await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
         if self._opening is not None and self._owns_store:
@@ -211,15 +243,20 @@ class Client:
     async def enqueue(self, item: Item[R]) -> JobRef[R]:
         """Store one job. Raises QueueFull, QueueClosed, TooLarge, InvalidValue: then nothing was stored;
         OutcomeUnknown if the reply was lost."""
-        queue = self.name(item.queue)
+        if self._middlewares:
+            item, admission = await around_one(self._middlewares, item, self._admit)
+        else:
+            admission = await self._admit(item)
+        raise_refusal(admission, item.queue)
+        await self._look_once(self.name(item.queue))
+        return self.ref(item.queue, admission.id, admission=admission.outcome, job_type=item.job_type)
+
+    async def _admit(self, item: Item[Any]) -> Admission:
         job = item.new_job(new_id)
         if len(job.envelope) > LARGEST_ENVELOPE:
-            raise_refusal(_too_large(job), item.queue)
+            return _too_large(job)
         await self._open()
-        admission = await self._join(queue, job)
-        raise_refusal(admission, item.queue)
-        await self._look_once(queue)
-        return self.ref(item.queue, admission.id, admission=admission.outcome, job_type=item.job_type)
+        return await self._join(self.name(item.queue), job)
 
     @overload
     async def enqueue_many(
@@ -243,12 +280,11 @@ class Client:
         tally = dict.fromkeys(Admitted, 0)
         sent: list[tuple[QueueName, str]] = []
         for window in _windows(items):
-            jobs = [(self.name(item.queue), item.new_job(new_id)) for item in window]
-            sent += [(queue, job.id) for queue, job in jobs]
-            try:
-                admitted = await self._store_window(jobs)
-            except OutcomeUnknown as error:
-                raise self._unknown(sent, str(error)) from error
+            if self._middlewares:
+                store = partial(self._admit_all, sent)
+                admitted = await around_many(self._middlewares, window, store)
+            else:
+                admitted = await self._admit_all(sent, window)
             for admission in admitted:
                 tally[admission.outcome] += 1
             if returning == "admissions":
@@ -262,6 +298,17 @@ class Client:
             duplicate=tally[Admitted.DUPLICATE],
             rejected=tally[Admitted.REJECTED],
         )
+
+    async def _admit_all(
+        self, sent: list[tuple[QueueName, str]], items: Sequence[Item[Any]]
+    ) -> list[Admission]:
+        """An admission per item; adds to `sent` what was sent. Raises OutcomeUnknown for all of that."""
+        jobs = [(self.name(item.queue), item.new_job(new_id)) for item in items]
+        sent += [(queue, job.id) for queue, job in jobs]
+        try:
+            return await self._store_window(jobs)
+        except OutcomeUnknown as error:
+            raise self._unknown(sent, str(error)) from error
 
     def ref(
         self,
@@ -321,6 +368,27 @@ class Client:
         await self._open()
         return sorted({name.queue for name in await self.store.queues(self.namespace)})
 
+    async def events(
+        self,
+        queue: str,
+        *,
+        only: Iterable[str] | str | None = None,
+        since: str = "$",
+        job: str | None = None,
+    ) -> AsyncGenerator[Event | Gap]:
+        """What happens in a queue, or to one job of it, for ever. See `App.events`."""
+        names = check_names(only)
+        await self._open()
+        reading = read_events(self.store, self.name(queue), only=names, since=check_since(since), job=job)
+        async with aclosing(reading) as events:
+            async for event in events:
+                yield event
+
+    async def errors(self, queue: str, *, limit: int = 50) -> QueueErrors:
+        """The last error reports of a queue, and its figures per job type."""
+        await self._open()
+        return await self.store.errors(self.name(queue), limit=limit)
+
     async def _open(self) -> None:
         opening = self._opening
         if opening is None:
@@ -331,6 +399,8 @@ class Client:
             if self._opening is opening:
                 self._opening = None  # the next call tries again
             raise
+        if self._hub is not None and self._hub.starting:
+            await self._hub.ready()  # what this call does is told to those who subscribed before it
 
     def _join(self, queue: QueueName, job: NewJob) -> asyncio.Future[Admission]:
         loop = asyncio.get_running_loop()
@@ -426,6 +496,10 @@ def raise_refusal(admission: Admission, queue: str) -> None:
         case "timeout":
             expected = f"at most {admission.limit} ms, the longest that queue {queue} allows"
             raise InvalidValue("timeout", expected=expected, got=admission.current)
+        case "unique":
+            raise UniqueConflict(queue, job_id=admission.holder)
+        case "key_reuse":
+            raise KeyReuse(queue, job_id=admission.holder)
         case "depth" | "bytes" as what:
             raise QueueFull(queue, what=what, current=admission.current, limit=admission.limit)
     raise UnknownReply("enqueue", admission.reason)

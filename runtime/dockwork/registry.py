@@ -7,6 +7,7 @@ A worker needs of this: `Registry.get(name)`, `JobType.open(envelope)`, `JobType
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,17 +15,28 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 
+from dockwork import clock
 from dockwork.core.codec import Envelope, Opened, seal
 from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priority
 from dockwork.core.keys import QueueName
+from dockwork.core.repeat import Repeat, first_due_ms
 from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
 from dockwork.core.schema import Signature, check_bindable, dump_untyped
 from dockwork.core.sealed import PREFIX
 from dockwork.core.sealing import RESULT, OpenedArgs, Sealing, join_keys, keys_in
 from dockwork.core.sizes import parse_size
+from dockwork.core.unique import (
+    IDEMPOTENCY_TTL,
+    LONGEST_IDEMPOTENCY_TTL,
+    SHORTEST_IDEMPOTENCY_TTL,
+    Unique,
+    arguments_digest,
+    check_key,
+    key_hash,
+)
 from dockwork.errors import InvalidValue, require
-from dockwork.store.protocol import NewJob, QueueConfig
+from dockwork.store.protocol import JobKeys, NewJob, OnConflict, QueueConfig
 
 if TYPE_CHECKING:
     from dockwork.client import JobRef
@@ -56,6 +68,10 @@ class ItemOptions(TypedDict, total=False):
     retries: int
     keep: Keep
     headers: Mapping[str, str]
+    unique: Unique
+    idempotency_key: str
+    idempotency_ttl: Span
+    repeat: Repeat
 
 
 class Options(ItemOptions, total=False):
@@ -74,6 +90,10 @@ class CallOptions:
     expires     counts from the due time; not started by then = never run
     retries     attempts after the first
     headers     carried along, for `ctx.job.headers`: trace and correlation ids
+    unique      one job at a time for a key
+    idempotency_key, idempotency_ttl    the same key with the same arguments is answered by its first job, for 24 h
+                or as long as said (1 min to 7 d), also when that job is gone; other arguments raise KeyReuse
+    repeat      the job runs again after each run; not together with `expires`
     """
 
     queue: str | None = None
@@ -86,6 +106,10 @@ class CallOptions:
     retries: int | None = None
     keep: Keep | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    unique: Unique | None = None
+    idempotency_key: str | None = None
+    idempotency_ttl: timedelta | None = None
+    repeat: Repeat | None = None
 
     def and_(self, **more: Unpack[Options]) -> CallOptions:
         """The same with `more`, checked. Raises InvalidValue naming the option."""
@@ -97,6 +121,10 @@ class CallOptions:
         merged = replace(self, **checked)
         both = merged.delay is not None and merged.at is not None
         require(not both, "options", expected="delay or at, not both", got="both")
+        timed = merged.idempotency_ttl is not None and merged.idempotency_key is None
+        require(
+            not timed, "idempotency_ttl", expected="an idempotency_key beside it", got=merged.idempotency_ttl
+        )
         return merged
 
 
@@ -116,6 +144,8 @@ class Item(Generic[R]):
 
     job_type    None for a type that this process does not know
     sealed      ids of the keys that seal its arguments, as a record has them
+    repeat      the rule by which the job runs again
+    digest      of type and arguments, where a key needs it
     """
 
     type: str
@@ -124,6 +154,28 @@ class Item(Generic[R]):
     options: CallOptions
     job_type: JobType[Any, R] | None = None
     sealed: str = ""
+    repeat: Repeat | None = None
+    digest: str = ""
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The arguments by name, as JSON has them; sealed ones stay sealed."""
+        args: dict[str, Any] = json.loads(self.envelope)["args"]
+        return args
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers by name."""
+        return self.options.headers
+
+    def but(self, *, args: Mapping[str, Any] | None = None, **options: Unpack[Options]) -> Item[R]:
+        """The same with other arguments (all of them, by name) or options, checked like those of a call."""
+        said = self.options.and_(**options)
+        queue = said.queue if "queue" in options and said.queue is not None else self.queue
+        given = self.args if args is None else args
+        if self.job_type is None:
+            return item_by_name(self.type, given, queue=queue, registry=Registry(), options=said)
+        return self.job_type.call(said).item_of(given, queue=queue)
 
     def new_job(self, make_id: Callable[[], str]) -> NewJob:
         """The store's value, with the call's options over the job type's; `make_id` where the call has no id."""
@@ -133,7 +185,7 @@ class Item(Generic[R]):
         expires = _first(said.expires, declared and declared.expires)
         timeout = _first(said.timeout, declared and declared.timeout)
         keep = _first(said.keep, declared and declared.keep)
-        return NewJob(
+        job = NewJob(
             id=said.id or make_id(),
             type=self.type,
             envelope=self.envelope,
@@ -147,6 +199,34 @@ class Item(Generic[R]):
             keep=None if keep is None else keep.encode(),
             sealed=self.sealed,
         )
+        return job if self.repeat is None and not self.digest else self._one_of_a_kind(job)
+
+    def _one_of_a_kind(self, job: NewJob) -> NewJob:
+        """The same with its keys, and the time of its first run if a calendar says it."""
+        said, repeat = self.options, self.repeat
+        due_at_ms = job.due_at_ms
+        if repeat is not None:
+            none = job.expires_in_ms is None
+            require(none, "expires", expected="none for a job that repeats", got=f"{job.expires_in_ms} ms")
+            if said.delay is None and said.at is None:
+                due_at_ms = first_due_ms(repeat, clock.now_ms())
+        keys = _keys_of(said, _first(said.unique, self.job_type and self.job_type.unique), self.digest)
+        return replace(job, due_at_ms=due_at_ms, keys=keys, repeat=None if repeat is None else repeat.most)
+
+
+def _keys_of(said: CallOptions, unique: Unique | None, digest: str) -> JobKeys | None:
+    """A job's keys as the store takes them; a unique key without a name is the digest."""
+    if unique is None and said.idempotency_key is None:
+        return None
+    named: dict[str, Any] = {}
+    if unique is not None:
+        named["unique"] = digest if unique.key is None else key_hash(unique.key)
+        named |= {"until": unique.until, "on_conflict": OnConflict(unique.on_conflict)}
+        named["ttl_ms"] = 0 if unique.ttl is None else to_ms(to_span(unique.ttl, "unique.ttl"))
+    if said.idempotency_key is not None:
+        named |= {"idempotency": key_hash(said.idempotency_key), "digest": digest}
+        named["idempotency_ttl_ms"] = to_ms(_first(said.idempotency_ttl, IDEMPOTENCY_TTL))
+    return JobKeys(**named)
 
 
 def item_by_name(
@@ -157,10 +237,19 @@ def item_by_name(
     if known is not None:
         return known.call(options).item_of(arguments, queue=queue)
     args = dump_untyped(check_job_type(type_), arguments)
-    envelope = Envelope(type=type_, args=args, headers=options.headers)
+    repeat, has_keys = options.repeat, options.unique is not None or options.idempotency_key is not None
+    envelope = Envelope(type=type_, args=args, headers=options.headers, options=_options_of(repeat))
     # Values that were sealed elsewhere and are passed on count with the keys that they need.
     sealed = join_keys(keys_in(arguments)) if PREFIX.encode() in args else ""
-    return Item(type=type_, queue=queue, envelope=seal(envelope), options=options, sealed=sealed)
+    return Item(
+        type=type_,
+        queue=queue,
+        envelope=seal(envelope),
+        options=options,
+        sealed=sealed,
+        repeat=repeat,
+        digest=arguments_digest(type_, args) if has_keys else "",
+    )
 
 
 class JobType(Generic[P, R]):
@@ -189,6 +278,8 @@ class JobType(Generic[P, R]):
         max_deliveries: int | None = None,
         dead_letter: bool = True,
         keep: Keep | None = None,
+        unique: Unique | None = None,
+        repeat: Repeat | None = None,
     ) -> None:
         require(inspect.isroutine(fn), "job type", expected="a function", got=type(fn).__name__)
         require(
@@ -211,6 +302,8 @@ class JobType(Generic[P, R]):
         )
         self.dead_letter = dead_letter
         self.keep = keep
+        self.unique = None if unique is None else _check_unique(unique)
+        self.repeat = None if repeat is None else _check_repeat(repeat)
         self.is_async = inspect.iscoroutinefunction(fn)
         self.isolation: Literal["loop", "thread"] = "loop" if self.is_async else "thread"
         self._producer = producer
@@ -274,6 +367,14 @@ class JobType(Generic[P, R]):
         ring = self.key_source.ring()
         args = sealing.seal_args(signature.dump(sealing.by_parameter(arguments)), ring)
         return args, ring.current if sealing.fields else ""
+
+    def digest(self, arguments: Mapping[str, Any]) -> str:
+        """Of the type and its arguments by name. Sealed ones count with a digest key only: a plain digest lets guess."""
+        signature, sealing = self.signature, self.signature.sealing
+        if sealing is None:
+            return arguments_digest(self.name, signature.dump(arguments))
+        plain = signature.dump(sealing.by_parameter(arguments))
+        return arguments_digest(self.name, sealing.digestible(plain, self.key_source.said.digest_key))
 
     def open_sealed(self, envelope: bytes) -> tuple[Opened, OpenedArgs]:
         """`open`, for a type with sealed values. Raises EncryptionError too: no ring, or one that opens nothing."""
@@ -369,19 +470,24 @@ class JobCall(Generic[P, R]):
         """An item with arguments by name."""
         job_type = self.job_type
         args, sealed = job_type.store_args(arguments)
+        said, repeat = self.said, _first(self.said.repeat, job_type.repeat)
+        has_keys = said.idempotency_key is not None or _first(said.unique, job_type.unique) is not None
         envelope = Envelope(
             type=job_type.name,
             args=args,
-            headers=self.said.headers,
+            headers=said.headers,
             schema=job_type.schema_hash,
+            options=_options_of(repeat),
         )
         return Item(
             type=job_type.name,
-            queue=queue or self.said.queue or job_type.queue,
+            queue=queue or said.queue or job_type.queue,
             envelope=seal(envelope),
-            options=self.said,
+            options=said,
             job_type=job_type,
             sealed=sealed,
+            repeat=repeat,
+            digest=job_type.digest(arguments) if has_keys else "",
         )
 
     @property
@@ -503,6 +609,14 @@ class Registry(Mapping[str, JobType[Any, Any]]):
             return next_delay(DEFAULT_BACKOFF, attempts, spread)
 
 
+_NO_OPTIONS: Mapping[str, Any] = {}
+
+
+def _options_of(repeat: Repeat | None) -> Mapping[str, Any]:
+    """What the worker reads of a job's options."""
+    return _NO_OPTIONS if repeat is None else {"repeat": repeat.to_options()}
+
+
 def _first(said: Any, declared: Any) -> Any:
     return declared if said is None else said
 
@@ -544,6 +658,20 @@ def _check_keep(value: Keep) -> Keep:
     return value
 
 
+def _check_unique(value: Unique) -> Unique:
+    require(isinstance(value, Unique), "unique", expected="a Unique", got=type(value).__name__)
+    return value
+
+
+def _check_repeat(value: Repeat) -> Repeat:
+    require(isinstance(value, Repeat), "repeat", expected="a Repeat", got=type(value).__name__)
+    return value
+
+
+def _check_idempotency_ttl(value: Span) -> timedelta:
+    return to_span(value, "idempotency_ttl", least=SHORTEST_IDEMPOTENCY_TTL, most=LONGEST_IDEMPOTENCY_TTL)
+
+
 _OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "queue": _check_queue,
     "priority": check_priority,
@@ -555,6 +683,10 @@ _OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "retries": lambda value: _check_count("retries", value, 0, 10_000),
     "keep": _check_keep,
     "headers": _check_headers,
+    "unique": _check_unique,
+    "idempotency_key": lambda value: check_key(value, "idempotency_key"),
+    "idempotency_ttl": _check_idempotency_ttl,
+    "repeat": _check_repeat,
 }
 
 

@@ -196,7 +196,10 @@ class RedisWorld(World):
             if suspect := await self.redis.hget(receipts, "suspect"):
                 until, job_id = suspect.split(b" ", 1)
                 await self.redis.hset(receipts, "suspect", b"%d %b" % (int(until) - ms, job_id))
-        for key in (keys.owner, keys.cold):
+        timed = [keys.owner, keys.cold]
+        for prefix in (keys.unique, keys.idempotency):
+            timed += [key.decode() async for key in self.redis.scan_iter(match=f"{prefix}*", count=1000)]
+        for key in timed:
             left = await self.redis.pttl(key)
             if left > ms:
                 await self.redis.pexpire(key, left - ms)

@@ -89,12 +89,16 @@ class QueueKeys:
         self.events = prefix + "ev"  #: STREAM
         self.stats = prefix + "stats"  #: HASH: totals and histograms
         self.type_stats = prefix + "tstats"  #: HASH: "<type>|<what>"
+        self.errors = prefix + "err"  #: LIST: the last error reports, the newest first
         self.types = prefix + "types"  #: HASH: type -> hash, JSON Schema; "@<template hash>" -> its types
         self.parked = prefix + "parked"  #: HASH: parked type -> jobs
         self.workers = prefix + "w"  #: HASH: owner -> heartbeat
         self.quiesce = prefix + "quiesce"  #: HASH: pod UID -> request and expiry
         self.leased = prefix + "leased"  #: HASH: pod UID -> leases held
         self.owner = prefix + "owner"  #: STRING: the Queue object that owns this queue
+        self.rate = prefix + "rate"  #: HASH: bucket -> starts; "w" = the bucket's width, ms
+        self.key_counts = prefix + "kc"  #: HASH: concurrency key -> "<running> <may be claimed>"
+        self.held_keys = prefix + "kh"  #: HASH: concurrency key -> jobs that wait aside
         self.cold = prefix + "cold"  #: STRING: the channel to publish on when work arrives
         self.cron = prefix + "cron"  #: HASH: schedule uid -> entry
         self.cron_at = prefix + "cronat"  #: ZSET: schedule uid -> next instant
@@ -105,8 +109,11 @@ class QueueKeys:
         self.outputs = prefix + "o:"  #: HASH each
         self.parked_types = prefix + "parked:"  #: ZSET each: seq
         self.receipts = prefix + "rc:"  #: HASH per owner: call number -> results
+        self.held_jobs = prefix + "held:"  #: ZSET per concurrency key: scores as in ready and prio
         self.nudges = prefix + "ctl:"  #: LIST per owner
         self.minutes = prefix + "min:"  #: HASH per hour
+        self.unique = prefix + "u:"  #: STRING per hash of a unique key: a letter of its end, and the job's id
+        self.idempotency = prefix + "i:"  #: STRING per hash of an idempotency key: arguments' digest, job id
         self.plans = prefix + "plan:"  #: ZSET per schedule uid: next instants
 
     @cached_property

@@ -14,11 +14,17 @@
 -- KEYS[13]  records       prefix
 -- KEYS[14]  parked_types  prefix
 -- KEYS[15]  nudges        prefix
+-- KEYS[16]  unique        prefix
+-- KEYS[17]  lease         zset
+-- KEYS[18]  key_counts    hash
+-- KEYS[19]  held_keys     hash
+-- KEYS[20]  held_jobs     prefix
 -- ARGV[1]   job_id        str
 -- Returns   {"ok", said}    "cancelled" | "flagged" | "too_late" | "missing"
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], cancelled = KEYS[5],
   expiry = KEYS[6], wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], parked = KEYS[11],
-  minutes = KEYS[12], records = KEYS[13], parked_types = KEYS[14], nudges = KEYS[15]}
+  minutes = KEYS[12], records = KEYS[13], parked_types = KEYS[14], nudges = KEYS[15], unique = KEYS[16],
+  lease = KEYS[17], key_counts = KEYS[18], held_keys = KEYS[19], held_jobs = KEYS[20]}
 --- @include "open"
 --- @include "record_key"
 --- @include "when_full"

@@ -7,13 +7,14 @@ script by KEYS; what depends on an id enters as a prefix, and the script forms t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dockwork.core.keys import QueueKeys, is_job_id
 from dockwork.core.states import State
-from dockwork.errors import InvalidValue, SchemaMismatch, TooLarge, UnknownReply, require
+from dockwork.errors import SchemaMismatch, TooLarge, UnknownReply, require
 from dockwork.store.beats import encode_beat
 from dockwork.store.protocol import (
     Admission,
@@ -38,6 +39,7 @@ from dockwork.store.texts import (
     EXIT_BYTES,
     LOG_LINES,
     REASON_BYTES,
+    REPORT_BYTES,
     encode_failure,
     fit,
     fit_log_line,
@@ -112,10 +114,13 @@ _ACCEPTED: Mapping[bytes, State] = {
 }
 
 
+def key_hash(key: str) -> str:
+    """A concurrency key as Redis has it: two of a billion keys are alike with a chance of 10^-6."""
+    return hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:20]
+
+
 def job_options(job: NewJob) -> str:
     """What the enqueue script reads besides id, type and envelope; "" for a job without wishes."""
-    if job.concurrency_key is not None:
-        raise InvalidValue("concurrency_key", expected="none: this version has no limit per key", got=job.id)
     parts: list[str] = []
     if job.priority:
         parts.append(f"p={job.priority}")
@@ -135,6 +140,10 @@ def job_options(job: NewJob) -> str:
         parts.append(f"kp={job.keep}")
     if job.scheduled_for_ms is not None:
         parts.append(f"sf={job.scheduled_for_ms}")
+    if job.concurrency_key is not None:
+        parts.append(f"k={key_hash(job.concurrency_key)}")
+        if job.per_key is not None:
+            parts.append(f"kl={job.per_key}")
     if job.repeat is not None:
         parts.append(f"rp={job.repeat}")
     if job.keys is not None:
@@ -198,15 +207,23 @@ def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
 
 
 def enqueue_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:
-    """`jobs` in order, in chunks of at most 256 and 1 MiB; a larger job travels alone."""
+    """`jobs` in order, in chunks of at most 256 and 1 MiB; a larger job travels alone.
+
+    One that may replace another of its unique key goes into a later call than that one.
+    """
     batches: list[Sequence[NewJob]] = []
     first = size = 0
+    unique: set[str] = set()
     for at, job in enumerate(jobs):
         bytes_ = len(job.envelope)
-        if at > first and (at - first >= ENQUEUE_JOBS or size + bytes_ > ENQUEUE_BYTES):
+        key = "" if job.keys is None else job.keys.unique
+        if at > first and (at - first >= ENQUEUE_JOBS or size + bytes_ > ENQUEUE_BYTES or key in unique):
             batches.append(jobs[first:at])
             first, size = at, 0
+            unique.clear()
         size += bytes_
+        if key:
+            unique.add(key)
     batches.append(jobs[first:])
     return batches
 
@@ -272,6 +289,10 @@ def claim(keys: QueueKeys, who: Claimant) -> Call[Claimed]:
     return Call("claim", keys, who.args(), _claimed)
 
 
+#: A named tuple's own constructor takes keywords, in Python: five times the price (measured).
+_new = tuple.__new__
+
+
 def _claimed(reply: list[Any]) -> Claimed:
     next_at = reply[2]
     return Claimed(
@@ -306,20 +327,24 @@ def _claim(row: list[Any]) -> Claim:
         *repeated,
     ) = row
     created_ms = int(created)
-    return Claim(
-        lease=Lease(job_id=job_id.decode(), epoch=int(epoch)),
-        type=kind.decode(),
-        envelope=envelope or b"",
-        attempts=int(attempts or 0),
-        deliveries=int(deliveries),
-        priority=int(priority or 0),
-        created_ms=created_ms,
-        due_ms=created_ms if due is None else int(due),
-        scheduled_for_ms=_number(scheduled),
-        max_attempts=_number(most),
-        timeout_ms=_number(timeout),
-        checkpoint=saved,
-        repeated=int(repeated[0]) if repeated else 0,
+    # The fields of `Claim` in their order.
+    return _new(
+        Claim,
+        (
+            _new(Lease, (job_id.decode(), int(epoch))),
+            kind.decode(),
+            envelope or b"",
+            int(attempts) if attempts else 0,
+            int(deliveries),
+            created_ms,
+            created_ms if due is None else int(due),
+            int(priority) if priority else 0,
+            _number(scheduled),
+            _number(most),
+            _number(timeout),
+            saved,
+            int(repeated[0]) if repeated else 0,
+        ),
     )
 
 
@@ -356,7 +381,11 @@ def settlement_args(settlement: Settlement) -> list[Arg]:
         values.append(fit(settlement.reason, REASON_BYTES))
     if settlement.failure is not None:
         letters += "F"
-        values.append(encode_failure(settlement.failure))
+        whole = encode_failure(settlement.failure)
+        values.append(whole)
+        if len(whole) > REPORT_BYTES:
+            letters += "E"
+            values.append(encode_failure(settlement.failure, REPORT_BYTES))
     if settlement.outcome is Outcome.PARKED:
         require(bool(settlement.park_type), "park_type", expected="a job type", got=settlement.park_type)
         letters += "P"
@@ -370,6 +399,7 @@ def settlement_args(settlement: Settlement) -> list[Arg]:
     return [settlement.lease.job_id, settlement.lease.epoch, settlement.started_ms, letters, *values]
 
 
+_OK = Verdict.OK
 _SETTLED = {ord("o"): Verdict.OK, ord("l"): Verdict.LOST}
 _RENEWED = {ord("o"): Verdict.OK, ord("c"): Verdict.CANCEL, ord("l"): Verdict.LOST}
 
@@ -378,9 +408,11 @@ def settle(keys: QueueKeys, who: Claimant, settlements: Sequence[Settlement]) ->
     """End deliveries and claim the next jobs in one step. The same `who.number` again answers the same."""
 
     def decode(reply: list[Any]) -> Settled:
-        verdicts = tuple([_SETTLED[letter] for letter in reply[6]])
-        if len(verdicts) != len(settlements):
-            raise ValueError(len(verdicts))
+        letters = reply[6]
+        if len(letters) != count:
+            raise ValueError(len(letters))
+        fine = letters.count(b"o") == count
+        verdicts = (_OK,) * count if fine else tuple([_SETTLED[letter] for letter in letters])
         return Settled(verdicts=verdicts, claimed=_claimed(reply))
 
     count = len(settlements)

@@ -16,6 +16,14 @@ _PROMOTED = 200
 _REAPED = 100
 _LOOKED = 1000
 _TRIMMED = 500
+_LETTERS = {
+    Outcome.COMPLETED: "c",
+    Outcome.RETRY: "r",
+    Outcome.SNOOZE: "z",
+    Outcome.FAILED: "f",
+    Outcome.DEAD: "d",
+    Outcome.CANCELLED: "x",
+}
 _ENDS = {Outcome.DEAD: State.DEAD, Outcome.FAILED: State.FAILED, Outcome.CANCELLED: State.CANCELLED}
 
 
@@ -136,6 +144,8 @@ def _write_taken(
         record.state, record.owner = State.ACTIVE, str(taking.owner)
         record.epoch = max(turn.us, record.epoch + 1)
         record.deliveries += 1
+        if record.lock[:1] == "s":
+            queue.release_unique(record)
         wait = max(0, turn.ms - record.waiting_since())
         waits += wait
         turn.tally(f"w{bucket(wait)}")
@@ -213,12 +223,16 @@ def settle_all(turn: Turn, owner: Owner, settlements: Sequence[Settlement]) -> t
             _settle_parked(turn, record, settlement)
             continue
         _count_run(turn, record, settlement)
-        if settlement.outcome is Outcome.COMPLETED:
+        if settlement.next_due_ms is not None and _has_more_times(record):
+            _settle_repeat(turn, record, settlement)
+        elif settlement.outcome is Outcome.COMPLETED:
             has_completed |= _settle_completed(
                 turn, record, settlement, keeping.shift_of(record.keep, queue_keeps)
             )
         elif settlement.outcome in _ENDS:
             record.attempts += settlement.failure is not None
+            if settlement.outcome is not Outcome.CANCELLED:
+                turn.tally_type(record.type, _LETTERS[settlement.outcome])
             turn.to_dead(record, _ENDS[settlement.outcome], fit(settlement.reason, REASON_BYTES))
         else:
             _settle_again(turn, record, settlement)
@@ -239,7 +253,9 @@ def _count_run(turn: Turn, record: Record, settlement: Settlement) -> None:
     turn.tally("finished")
     if run:
         turn.tally("run_ms", run)
+        turn.tally_type(record.type, "t", run)
     if settlement.failure is not None:
+        turn.note_error(record, record.attempts + 1, _LETTERS[settlement.outcome], settlement.failure)
         record.errors[(record.attempts + 1) % 5] = encode_failure(settlement.failure)
     if settlement.progress is not None:
         record.progress = fit_progress(settlement.progress)
@@ -249,6 +265,8 @@ def _count_run(turn: Turn, record: Record, settlement: Settlement) -> None:
 def _settle_completed(turn: Turn, record: Record, settlement: Settlement, shift: int | None) -> bool:
     """The envelope goes, the rest stays as long as it is kept. Answers whether it does."""
     queue = turn.queue
+    turn.tally_type(record.type, "c")
+    queue.release_unique(record)
     if shift is None:
         del queue.records[record.id]
         queue.bytes -= record.size
@@ -272,11 +290,31 @@ def _settle_again(turn: Turn, record: Record, settlement: Settlement) -> None:
     record.due = due
     is_retry = settlement.outcome is Outcome.RETRY
     if is_retry:
+        turn.tally_type(record.type, "r")
         record.attempts += 1
     else:
         record.deliveries -= 1
     turn.tally("retried" if is_retry else "snoozed")
     turn.postpone(record, due, "retry" if is_retry else "snooze")
+
+
+def _has_more_times(record: Record) -> bool:
+    return record.repeat is not None and (record.repeat == 0 or record.repeated + 1 < record.repeat)
+
+
+def _settle_repeat(turn: Turn, record: Record, settlement: Settlement) -> None:
+    """A run of a job that repeats ended: it waits for its next time with fresh counters."""
+    assert settlement.next_due_ms is not None
+    record.owner, record.started, record.waits_since, record.expires = "", None, None, None
+    record.attempts = record.deliveries = 0
+    record.due = record.scheduled_for = settlement.next_due_ms
+    record.repeated += 1
+    record.checkpoint = record.progress = None
+    if settlement.result is not None or settlement.outcome is Outcome.COMPLETED:
+        result = settlement.result
+        record.result = None if result is None or len(result) > RESULT_BYTES else result
+    turn.tally("repeated")
+    turn.postpone(record, settlement.next_due_ms, "repeat")
 
 
 def _settle_parked(turn: Turn, record: Record, settlement: Settlement) -> None:

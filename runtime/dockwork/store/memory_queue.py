@@ -6,17 +6,28 @@ dashboards (figures per type and per minute) is left out: no call of the protoco
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.errors import InvalidValue
 from dockwork.store.memory_index import Index
-from dockwork.store.memory_waits import Waiter
-from dockwork.store.protocol import Claim, Event, Heartbeat, Lease, OwnerRecord, Verdict
-from dockwork.store.texts import LOG_BYTES, LOG_LINES
+from dockwork.store.memory_waits import Inbox, Waiter
+from dockwork.store.protocol import (
+    Claim,
+    Event,
+    EventMode,
+    EventOptions,
+    Failure,
+    Heartbeat,
+    Lease,
+    OwnerRecord,
+    Verdict,
+)
+from dockwork.store.texts import LOG_BYTES, LOG_LINES, REPORT_BYTES, encode_failure
 
 #: Jobs kept for ever lie so much later in the index of what completed.
 FOREVER = 2**52
@@ -24,6 +35,7 @@ _PRIORITY_STEP = 2**44
 _DUE_STEP = 1024
 _MARKERS = 8
 _EVENTS = 50_000
+_REPORTS = 200
 _RECEIPTS = 16
 _RECEIPTS_MS = 600_000
 _NUDGES = 100
@@ -43,6 +55,8 @@ class Record:
     size            bytes of its envelope, also when that is gone
     kept_size       bytes that stay of it now that it ended
     errors          a ring of the last five failures, encoded
+    lock            the unique key that it holds: a letter for its end, and the key's hash
+    repeat          runs in all, 0 = no end; None: it does not repeat. `repeated`: times that it did
     """
 
     id: str
@@ -78,6 +92,9 @@ class Record:
     checkpoint: bytes | None = None
     log: str | None = None
     exit: str = ""
+    lock: str = ""
+    repeat: int | None = None
+    repeated: int = 0
     errors: dict[int, bytes] = field(default_factory=dict)
 
     def to_claim(self) -> Claim:
@@ -95,6 +112,7 @@ class Record:
             max_attempts=self.max_attempts,
             timeout_ms=self.timeout,
             checkpoint=self.checkpoint,
+            repeated=self.repeated,
         )
 
     @property
@@ -144,6 +162,10 @@ class MemoryQueue:
         self.parked: dict[str, Index] = {}
         self.totals: Counter[str] = Counter()
         self.leased: Counter[str] = Counter()
+        #: Unique key's hash -> letter, job id, and the time that one by time ends.
+        self.locks: dict[str, tuple[str, str, int | None]] = {}
+        #: Idempotency key's hash -> digest, job id, end.
+        self.idempotency: dict[str, tuple[str, str, int]] = {}
         self.types: dict[str, tuple[int, str, bytes]] = {}
         self.workers: dict[str, Heartbeat] = {}
         self.quiesces: dict[str, tuple[int, str]] = {}
@@ -155,6 +177,13 @@ class MemoryQueue:
         #: Time was moved past something that is due, and nobody has looked since.
         self.overdue = False
         self.events: deque[Event] = deque(maxlen=_EVENTS)
+        self.event_options = EventOptions()
+        self.events_checked = 0
+        self.listeners: weakref.WeakSet[Inbox[Event | None]] = weakref.WeakSet()
+        #: Error reports as Redis has them, the newest first.
+        self.reports: deque[bytes] = deque(maxlen=_REPORTS)
+        #: ``<type>|<letter>``: c completed, r retried, f failed, d dead, t run time in ms.
+        self.type_figures: Counter[str] = Counter()
         self.last_event = (0, 0)
         self.waiters: list[Waiter[int]] = []
         self.readers: list[Waiter[None]] = []
@@ -254,6 +283,12 @@ class MemoryQueue:
             words.clear()
         return words.popleft()[1] if words else None
 
+    def release_unique(self, record: Record) -> None:
+        """Give up the lock of a job, unless another has it by now."""
+        letter, key = record.lock[:1], record.lock[1:]
+        if letter and self.locks.get(key, ("", "", None))[:2] == (letter, record.id):
+            del self.locks[key]
+
     def leave_index(self, record: Record) -> bool:
         """Take a waiting job out of the index of its state. Answers whether it was there."""
         match record.state:
@@ -313,10 +348,41 @@ class Turn:
 
     def add_event(self, name: str, ids: Sequence[str], reason: str = "", **data: str) -> None:
         queue = self.queue
+        mode = queue.event_options.mode
+        if mode is not EventMode.STREAM:
+            if mode is EventMode.PUBSUB:
+                event = self._published(str(name), ids, reason, data)
+                for listener in list(queue.listeners):
+                    listener.put(event)
+            return
         last_ms, last = queue.last_event
         queue.last_event = (self.ms, 0) if self.ms > last_ms else (last_ms, last + 1)
         event_id = "{}-{}".format(*queue.last_event)
-        queue.events.append(Event(id=event_id, name=str(name), ids=tuple(ids), reason=reason, data=data))
+        queue.events.append(
+            Event(
+                id=event_id,
+                name=str(name),
+                ids=tuple(ids),
+                reason=reason,
+                data=data,
+                queue=queue.keys.name.queue,
+            )
+        )
+
+    def _published(self, name: str, ids: Sequence[str], reason: str, data: Mapping[str, str]) -> Event:
+        told = reason.replace("\r", " ").replace("\n", " ")
+        return Event(
+            id="", name=name, ids=tuple(ids), reason=told, data=data, queue=self.queue.keys.name.queue
+        )
+
+    def tally_type(self, kind: str, letter: str, number: int = 1) -> None:
+        """Add to a figure of one job type."""
+        self.queue.type_figures[f"{kind}|{letter}"] += number
+
+    def note_error(self, record: Record, attempt: int, outcome: str, failure: Failure) -> None:
+        """Keep an error report."""
+        head = f"{attempt} {outcome} {record.id} {self.ms} {record.type}\n"
+        self.queue.reports.appendleft(head.encode() + encode_failure(failure, REPORT_BYTES))
 
     def add_delayed(self) -> None:
         """A new first due time gets one marker, so that somebody sets a timer."""
@@ -394,6 +460,7 @@ class Turn:
     def to_dead(self, record: Record, state: State, reason: str) -> None:
         """End a job that keeps its envelope; the caller has taken it out of the index it was in."""
         record.reason = reason
+        self.queue.release_unique(record)
         self.end_job(record, state, size=record.size, reason=reason)
 
     def drop(self, record: Record, state: State) -> None:
@@ -427,11 +494,16 @@ class Turn:
         self.tally(f"interrupted:{cause}")
         if charge:
             self.note("stalled", record.id, cause)
-        was = record.state
+        was, worker = record.state, record.owner
         record.owner, record.started = "", None
         record.interruptions += 1
         if charge and record.crashes >= self.queue.deliveries_allowed(record):
             self.to_dead(record, State.DEAD, "max_deliveries")
+            self.tally_type(record.type, "d")
+            lost = Failure(
+                error_class="WorkerLost", message=f"deliveries used: {cause}", worker=worker, at_ms=self.ms
+            )
+            self.note_error(record, record.deliveries, "d", lost)
             return True
         record.deliveries -= not charge
         if charge and self.queue.is_suspect(record):

@@ -54,6 +54,7 @@ class NewJob:
     due_in_ms        delay from Redis TIME, >= 0; `due_at_ms` (absolute) wins when given; a past time means ready
     expires_in_ms    counts from the due time
     max_attempts     attempts in all, >= 1; None = the queue's
+    concurrency_key  so many of a queue's jobs with the same one run at once: `per_key`, else the queue's, else 1
     sealed           ids of the keys that seal values of it, between commas; "" = nothing is sealed
     keys             unique and idempotency keys, if it has any
     repeat           runs in all of a job that repeats, 0 = no end; None = it does not
@@ -71,6 +72,7 @@ class NewJob:
     timeout_ms: int | None = None
     keep: str | None = None
     concurrency_key: str | None = None
+    per_key: int | None = None
     scheduled_for_ms: int | None = None
     sealed: str = ""
     keys: JobKeys | None = None
@@ -338,18 +340,101 @@ class JobView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One entry of the event stream: a state name or one of `ONLY_EVENTS`, for `ids`."""
+    """One entry of the event stream: a state name or one of `ONLY_EVENTS`, for `ids`.
+
+    id          ``<ms>-<number>``, to resume from; "" for one that was published and is kept nowhere
+    gap_from    the id that was read last, if the stream was trimmed between it and this entry; "" = nothing is missing
+    """
 
     id: str
     name: str
     ids: tuple[str, ...]
     reason: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
+    queue: str = ""
+    gap_from: str = ""
+
+    @property
+    def at_ms(self) -> int:
+        """When it happened, by Redis TIME; 0 for one without an id."""
+        return int(self.id.partition("-")[0] or 0)
+
+
+class EventMode(StrEnum):
+    """Where the events of a queue go."""
+
+    STREAM = "stream"  #: kept, and replayable
+    PUBSUB = "pubsub"  #: to whoever listens at that moment
+    OFF = "off"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventOptions:
+    """What is said about the events of a queue.
+
+    max_bytes     of the stream; 0 = no cap, None = 64 MiB. About 50,000 entries are the most in any case
+    """
+
+    mode: EventMode = EventMode.STREAM
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErrorReport:
+    """One failed run, or a job whose worker was lost once too often.
+
+    attempt       which attempt failed, from 1; of a lost job, its deliveries
+    outcome       what became of the job: ``retry``, ``failed`` or ``dead``
+    message       scrubbed of encrypted arguments, as `trace` is
+    """
+
+    queue: str
+    type: str
+    id: str
+    attempt: int
+    outcome: str
+    error_class: str
+    message: str
+    trace: str = ""
+    worker: str = ""
+    at_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeFigures:
+    """What became of the runs of one job type, since the queue exists.
+
+    retried, failed, dead    runs that failed, by what became of the job
+    run_ms                   run time of all, in milliseconds
+    """
+
+    completed: int = 0
+    retried: int = 0
+    failed: int = 0
+    dead: int = 0
+    run_ms: int = 0
+
+    @property
+    def errors(self) -> int:
+        """Runs that did not complete."""
+        return self.retried + self.failed + self.dead
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueErrors:
+    """The last error reports of a queue, the newest first, and figures per job type; rare types are ``other``."""
+
+    recent: tuple[ErrorReport, ...] = ()
+    by_type: Mapping[str, TypeFigures] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueStats:
-    """Counts per state (computed from index sizes), totals that never fall, and flags."""
+    """Counts per state (computed from index sizes), totals that never fall, and flags.
+
+    throttled      of the jobs that are due and wait, those that no worker may take now, by what bars them:
+                   ``paused``, ``rate``, ``concurrency``, ``key``
+    """
 
     counts: Mapping[State, int]
     totals: Mapping[str, int]
@@ -358,10 +443,18 @@ class QueueStats:
     bytes: int = 0
     oldest_wait_ms: int = 0
     parked_types: Mapping[str, int] = field(default_factory=dict)
+    throttled: Mapping[str, int] = field(default_factory=dict)
     config_revision: int = 0
 
 
 # --- the operator ------------------------------------------------------------------------------------------
+
+
+class RateLimit(NamedTuple):
+    """At most `count` starts in any window of `per_ms`."""
+
+    count: int
+    per_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -370,6 +463,9 @@ class QueueConfig:
 
     generation      of the Queue resource, when an operator wrote it: 0 = no operator did
     held            claims stop (stopPolicy); `paused` by hand is another flag
+    rate            starts over all processes
+    concurrency     running jobs over all processes
+    per_key         running jobs per concurrency key, for jobs that say no number themselves; default 1
     """
 
     generation: int = 0
@@ -384,6 +480,9 @@ class QueueConfig:
     max_bytes: int | None = None
     max_payload: int | None = None
     lease_ms: int | None = None
+    rate: RateLimit | None = None
+    concurrency: int | None = None
+    per_key: int | None = None
     keep: Mapping[str, int] = field(default_factory=dict)
     revision: int = 0  #: set by the store when read: rises with each write
 
@@ -406,6 +505,8 @@ class Sample:
     due_soon            delayed jobs, retries and ticks due within the horizon asked for
     oldest_ms           age of the oldest due job that waits
     template_known      the template hash asked for has registered its job types
+    throttled           jobs that are due and wait, and that no worker may take within the horizon asked for
+    rate, concurrency   the limits in force, None = none
     parked_first        id of one parked job, "" if there is none
     """
 
@@ -436,6 +537,8 @@ class Sample:
     quiesced: Mapping[str, str] = field(default_factory=dict)  #: pod UID -> token, unexpired
     leased: Mapping[str, int] = field(default_factory=dict)  #: pod UID -> leases held
     config_generation: int = 0
+    rate: RateLimit | None = None
+    concurrency: int | None = None
     loading: bool = False
 
 
@@ -731,4 +834,24 @@ class Store(Protocol):
         ...
 
     async def queues(self, namespace: str) -> builtins.list[QueueName]: ...
-    async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]: ...
+    async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
+        """Entries after `since`: an entry's id, ``0`` for all that are kept, ``$`` for what comes from now on."""
+        ...
+
+    async def last_event(self, queue: QueueName) -> str:
+        """The id of the newest entry, ``0-0`` if there is none: to read on from now without a hole."""
+        ...
+
+    def published(self, queue: QueueName) -> AsyncIterator[Event | None]:
+        """Events of a queue in mode ``pubsub``, for ever; None each time that it listens (again): what was
+        published before is lost."""
+        ...
+
+    async def set_events(self, queue: QueueName, options: EventOptions) -> None:
+        """Say where the events go. It is the code's to say, also where an operator owns the queue."""
+        ...
+
+    async def event_options(self, queue: QueueName) -> EventOptions: ...
+    async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
+        """The last error reports, at most 200, and figures per job type."""
+        ...

@@ -31,7 +31,7 @@ from dockwork.errors import (
 )
 from dockwork.registry import JobType, Registry
 from dockwork.store.calls import RESULT_BYTES
-from dockwork.store.protocol import Failure, Outcome, Settlement
+from dockwork.store.protocol import Failure, Lease, Outcome, Settlement
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
 from dockwork.worker.lane import Lane
@@ -45,6 +45,7 @@ from dockwork.worker.policies import (
     choose_policy,
     timeout_of,
 )
+from dockwork.worker.repeating import repeat_of, with_next_time
 from dockwork.worker.runs import CURRENT, Run
 from dockwork.worker.threads import Call, Threads
 
@@ -61,6 +62,11 @@ INTERRUPTIONS: Mapping[StopReason, type[BaseException]] = {
     StopReason.LOST: Interrupted,
 }
 
+
+# Looked up once: on Python 3.11 a member of an enum is slow to find, and a named tuple slow to make by keywords.
+COMPLETED = Outcome.COMPLETED
+#: A settlement's fields after the result, where nothing more is to be said.
+REST = Settlement(lease=Lease(job_id="", epoch=0), outcome=COMPLETED)[6:]
 
 #: The rest of the run, as a middleware sees it.
 CallNext = Callable[[JobInfo], Awaitable[Any]]
@@ -103,13 +109,13 @@ class Executor:
     def begin(self, run: Run) -> None:
         """Start the handler, or settle what has none that could start."""
         claim = run.claim
-        prepared = self._prepare(claim.type)
+        prepared = self._prepare(claim[1])
         if prepared is None:
             log.warning("job_parked", job_id=claim.job_id, job_type=claim.type)
             self._finish(run, self._parked(run, claim.type))
             return
         try:
-            opened = prepared.open(claim.envelope)
+            opened = prepared.open(claim[2])
         except (Undecodable, InvalidArgs) as error:
             self._finish(run, self._unreadable(run, prepared.job_type, error))
             return
@@ -117,6 +123,8 @@ class Executor:
             self._over(run, error)
             return
         run.headers = opened.headers
+        if opened.options:
+            run.repeat = repeat_of(opened.options, run.lease.job_id)
         run.timeout_s = timeout_s = timeout_of(claim, prepared.policy)
         now = self._loop.time()
         run.started_ms += int((now - run.started_at) * 1000)
@@ -156,6 +164,8 @@ class Executor:
             run.stop_reason = StopReason.TIMEOUT
         text = f"the run went on for {HARD_AFTER_S:g} s after its timeout of {run.timeout_s:g} s"
         settlement = self._judge(run, TimedOut(text))
+        if settlement is not None and run.repeat is not None:
+            settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
         if settlement is not None:
             self._lane.abandon(run, settlement)
 
@@ -237,19 +247,14 @@ class Executor:
             return
         if jobs_are_shown():
             shown.info("job_completed", job_id=run.lease.job_id, job_type=run.claim.type, ms=self._ms(run))
-        dropped = len(result) if len(result) > RESULT_BYTES else 0
-        progress = None if run.context is None else run.context.take_progress()
-        self._finish(
-            run,
-            Settlement(
-                lease=run.lease,
-                outcome=Outcome.COMPLETED,
-                started_ms=run.started_ms,
-                result=None if dropped else result,
-                result_dropped=dropped,
-                progress=progress,
-            ),
-        )
+        if len(result) > RESULT_BYTES:
+            settlement = _completed(run, None)._replace(result_dropped=len(result))
+        else:
+            # No result stands for null: a job that returns nothing needs no key for it.
+            settlement = _completed(run, None if result == b"null" else result)
+        if run.context is not None:
+            settlement = settlement._replace(progress=run.context.take_progress())
+        self._finish(run, settlement)
 
     def _over(self, run: Run, error: BaseException) -> None:
         run.over = True
@@ -381,6 +386,8 @@ class Executor:
 
     def _finish(self, run: Run, settlement: Settlement | None) -> None:
         run.over = True
+        if run.repeat is not None and settlement is not None:
+            settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
         self._deadlines.forget(run)
         self._lane.finish(run, settlement)
 
@@ -396,6 +403,10 @@ class Executor:
             prepared = Prepared(job_type, policy, signature.open, signature.dump_result)
             self._prepared[name] = prepared
         return prepared
+
+
+def _completed(run: Run, result: bytes | None) -> Settlement:
+    return tuple.__new__(Settlement, (run.lease, COMPLETED, run.started_ms, 0, "", result, *REST))
 
 
 def _resolve(ended: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

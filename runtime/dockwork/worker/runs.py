@@ -13,6 +13,7 @@ from dockwork.store.protocol import Claim, Lease, Settlement
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from dockwork.core.repeat import Repeat
     from dockwork.worker.context import RunContext
     from dockwork.worker.threads import SlotThread
 
@@ -22,6 +23,11 @@ class Phase(Enum):
     SETTLING = auto()  #: its outcome is known and travels with the next settle
     RETURNING = auto()  #: it is being put back; an outcome that still comes is dropped
     GONE = auto()  #: settled, put back or lost: the lease is no longer ours
+
+
+# On Python 3.11 a member looked up in its class costs more than the rest of the line it stands in, and a job's
+# phase is looked at ten times.
+RUNNING, SETTLING, RETURNING, GONE = Phase.RUNNING, Phase.SETTLING, Phase.RETURNING, Phase.GONE
 
 
 class Run:
@@ -42,6 +48,7 @@ class Run:
         "over",
         "phase",
         "plain",
+        "repeat",
         "settlement",
         "soft_at",
         "started_at",
@@ -60,13 +67,14 @@ class Run:
         self.timeout_s = 0.0
         self.soft_at = 0.0
         self.hard_at = 0.0
-        self.phase = Phase.RUNNING
+        self.phase = RUNNING
         self.stop_reason: StopReason | None = None
         self.headers: Mapping[str, str] = {}
         self.settlement: Settlement | None = None
         self.context: RunContext | None = None
         self.task: asyncio.Task[None] | None = None
         self.thread: SlotThread | None = None
+        self.repeat: Repeat | None = None
         self.began = False  #: the handler's task made its first step
         self.over = False  #: the handler returned or raised
         self.plain = False  #: its settlement could not be sent and was replaced by a plain failed attempt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import State
-from dockwork.store import calls, cron_calls, operator_calls, views
+from dockwork.store import calls, cron_calls, event_calls, operator_calls, views
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.protocol import (
+    EventOptions,
     Heartbeat,
+    JobKeys,
     Lease,
     NewJob,
     Outcome,
@@ -37,6 +40,7 @@ JOB = NewJob(id="a", type="t", envelope=b"{}")
 
 EXAMPLES: list[Call[Any]] = [
     calls.enqueue(KEYS, [JOB, JOB]),
+    calls.enqueue(KEYS, [replace(JOB, keys=JobKeys(unique="ab", idempotency="cd", digest="ef"))]),
     calls.claim(KEYS, WHO),
     calls.settle(KEYS, WHO, [Settlement(lease=LEASE, outcome=Outcome.COMPLETED, result=b"1")]),
     calls.start(KEYS, [LEASE, LEASE]),
@@ -64,6 +68,8 @@ EXAMPLES: list[Call[Any]] = [
     views.get(KEYS, "a"),
     views.list_jobs(KEYS, State.READY, 0, 5),
     views.stats(KEYS),
+    event_calls.set_events(KEYS, EventOptions()),
+    event_calls.errors(KEYS, 5),
 ]
 
 #: Written and tested beside schedules.
@@ -109,10 +115,12 @@ def test_a_script_is_given_every_key_that_its_includes_use(name: str) -> None:
     """But for branches that this script cannot take: the list is short and says why."""
     impossible = {
         # Nothing that these do ends or buries a job by type.
-        ("requeue", "type_stats"), ("requeue", "dead"), ("enqueue", "type_stats"), ("enqueue", "leased"),
+        ("requeue", "type_stats"), ("requeue", "dead"), ("requeue", "unique"), ("enqueue_keyed", "type_stats"), ("enqueue_keyed", "leased"),
+        ("enqueue", "type_stats"), ("enqueue", "leased"),
         ("promote", "type_stats"), ("promote", "leased"), ("promote", "expiry"), ("promote", "delayed"),
         ("expire", "type_stats"), ("expire", "leased"), ("cancel", "type_stats"), ("cancel", "leased"),
         ("tick", "type_stats"), ("tick", "leased"), ("trim", "stats"),
+        ("configure", "type_stats"), ("configure", "leased"), ("sample", "held_keys"), ("sample", "held_jobs"),
     }  # fmt: skip
     used = set(re.findall(r"\bK\.(\w+)\b", expand(name)))
 

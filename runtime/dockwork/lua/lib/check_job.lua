@@ -1,13 +1,9 @@
 --- @include "tally"
+--- @include "read_options"
 -- Reads a new job's options and holds it against the limits `L`, which it uses up. Answers nothing, or the refusal.
 -- Sets job.state and the parsed options.
 local function check_job(S, L, job)
-  local options, bytes = {}, #job.envelope
-  if job.options ~= "" then
-    for name, value in string.gmatch(job.options, "(%l+)=([^;]*)") do
-      options[name] = value
-    end
-  end
+  local options, bytes = job.set or read_options(job.options), #job.envelope
   local reason, current, limit
   local timeout = tonumber(options.to)
   if S.closed then

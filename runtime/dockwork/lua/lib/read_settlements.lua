@@ -2,7 +2,8 @@
 -- Reads ARGV[first] settlements and the records they mean. Answers those whose epoch still holds, and a letter
 -- per settlement: "o", or "l" for lost. An outcome's letters:
 -- c completed  r retry  z snooze  f failed  d dead  x cancelled  p parked; and for the values that follow it:
--- R result  D size of a dropped result  L delay_ms  W reason  F failure  P parked type  G progress
+-- R result  D size of a dropped result  L delay_ms  W reason  F failure  E the same in less than 4 KiB  P parked type  G progress
+-- N when a job that repeats is due next
 local function read_settlements(K, first)
   local held, verdicts, at = {}, {}, first + 1
   for i = 1, tonumber(ARGV[first]) do
@@ -21,7 +22,8 @@ local function read_settlements(K, first)
     local key = record_key(K.records, J.id)
     local R = redis.call("HMGET", key, "e", "s", "n", "b", "w", "m")
     if R[6] or J.outcome ~= "c" then
-      R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o")
+      R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o",
+        "u", "rp", "rn")
     else
       R = {R[1], R[2], R[3], R[4], false, false, false, false, false, false, R[5], false}
     end

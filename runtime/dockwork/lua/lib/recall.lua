@@ -9,11 +9,14 @@ local function recall(K, S, W)
   local verdicts, claims = string.match(stored, "^(%a*);(.*)$")
   local claimed = {false, 1, "", S.revision}
   for id, epoch in string.gmatch(claims, "(%S+) (%S+)") do
-    local R = redis.call("HMGET", record_key(K.records, id), "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "s", "e")
+    local R = redis.call("HMGET", record_key(K.records, id), "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "s", "e",
+      "rn")
     if R[11] == epoch and (R[10] == "active" or R[10] == "processing") then
+      local repeated = R[12]
       R[10], R[11] = id, epoch
       R[12] = redis.call("GET", record_key(K.envelopes, id))
       R[13] = redis.call("HGET", record_key(K.outputs, id), "checkpoint")
+      R[14] = repeated or nil
       claimed[#claimed + 1] = R
     end
   end

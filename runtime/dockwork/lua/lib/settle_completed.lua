@@ -6,9 +6,13 @@
 --- @include "end_job"
 --- @include "forget"
 --- @include "keep_of"
+--- @include "release_unique"
 -- The handler returned. The envelope goes, the record and the result stay as long as they are kept.
 local function settle_completed(K, S, J, C)
   local R, bytes = J.record, tonumber(J.record[4]) or 0
+  if R[13] then
+    release_unique(K, J.id, R[13])
+  end
   tally_type(S, R[3], "c", 1)
   local keep = keep_of(K, S, C, R[10])
   if keep.none then

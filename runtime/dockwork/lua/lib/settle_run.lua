@@ -2,9 +2,11 @@
 --- @include "tally"
 --- @include "tally_type"
 --- @include "note"
+--- @include "note_error"
 --- @include "bucket"
 --- @include "settle_completed"
 --- @include "settle_again"
+--- @include "settle_repeat"
 --- @include "settle_ended"
 -- Ends one run by its outcome: the figures that all outcomes share, then each its own way.
 local function settle_run(K, S, J, C)
@@ -34,13 +36,16 @@ local function settle_run(K, S, J, C)
     local attempt = (tonumber(R[6]) or 0) + 1
     redis.call("HSET", record_key(K.outputs, J.id), "e" .. attempt % 5, J.F)
     J.o = true
+    note_error(S, J.id, kind, attempt, J.outcome, J.E or J.F)
   end
   if J.G then
     redis.call("HSET", record_key(K.outputs, J.id), "progress", J.G)
     note(S, "progress", J.id)
     J.o = true
   end
-  if J.outcome == "c" then
+  if J.N and R[14] and (R[14] == "0" or (tonumber(R[15]) or 0) + 1 < tonumber(R[14])) then
+    settle_repeat(K, S, J)
+  elseif J.outcome == "c" then
     settle_completed(K, S, J, C)
   elseif J.outcome == "r" or J.outcome == "z" then
     settle_again(K, S, J)

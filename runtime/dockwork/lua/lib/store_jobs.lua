@@ -1,18 +1,13 @@
 --- @include "whole"
 --- @include "record_key"
+--- @include "read_limits"
 --- @include "check_job"
 --- @include "write_job"
 --- @include "finish"
 -- Checks and stores `jobs` of {id, type, options, envelope}; answers {"ok", admission...}, in order.
 -- The first write is an MSET, which maxmemory refuses: a full Redis takes nothing (RT-061).
 local function store_jobs(K, S, jobs)
-  local limits = redis.call("HMGET", K.meta, "max_depth", "max_bytes", "max_payload", "max_timeout")
-  local L = {
-    max_depth = tonumber(limits[1]) or 1000000, max_bytes = tonumber(limits[2]) or 2147483648,
-    max_payload = tonumber(limits[3]) or 262144, max_timeout = tonumber(limits[4]),
-    depth = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio) + redis.call("ZCARD", K.delayed)
-      + redis.call("ZCARD", K.lease) + S.parked,
-  }
+  local L = read_limits(K, S)
   local names = {}
   for i = 1, #jobs do
     names[i] = record_key(K.records, jobs[i].id)

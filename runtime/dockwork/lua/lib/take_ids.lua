@@ -1,9 +1,12 @@
 --- @include "record_key"
 --- @include "is_suspect"
 --- @include "has_suspect"
+--- @include "key_full"
+--- @include "start_key"
 -- Reads the records and envelopes of `ids` and sorts them into T.taken and T.dropped; writes nothing. Answers
 -- how many of the ids were looked at: the reply's byte limit may end it early, never before the first job.
--- A suspect is taken while the worker runs no other; else it is dropped until it may be alone.
+-- A suspect is taken while the worker runs no other; else it is dropped until it may be alone. So is a job whose
+-- concurrency key is full, until it is not.
 local function take_ids(K, S, W, T, ids)
   local taken, dropped, texts, used = {}, {}, {}, 0
   for i = 1, #ids do
@@ -11,7 +14,8 @@ local function take_ids(K, S, W, T, ids)
     local key = record_key(K.records, id)
     local R = redis.call("HMGET", key, "s", "n", "c", "b", "m")
     if R[5] then
-      R = redis.call("HMGET", key, "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "x", "cx", "e", "r", "b", "s", "o")
+      R = redis.call("HMGET", key, "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "x", "cx", "e", "r", "b", "s", "o",
+        "u", "rn")
     else
       -- Nothing but the plain fields: eleven look-ups saved.
       R = {R[2], false, R[3], false, false, false, false, false, false, false, false, false, false, R[4], R[1], false}
@@ -32,12 +36,17 @@ local function take_ids(K, S, W, T, ids)
       dropped[#dropped + 1] = {id, R, "expired"}
     elseif suspect and T.suspect then
       dropped[#dropped + 1] = {id, R, "suspect"}
+    elseif S.keyed and key_full(S, R, key) then
+      dropped[#dropped + 1] = {id, R, "key"}
     elseif bytes > T.bytes and (#T.rows > 0 or #taken > 0) then
       break
     else
       T.bytes = T.bytes - bytes
       if suspect then
         T.suspect = id
+      end
+      if R.k then
+        start_key(S, R)
       end
       R.id, R.key = id, key
       taken[#taken + 1] = R

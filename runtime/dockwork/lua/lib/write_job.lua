@@ -1,10 +1,14 @@
 --- @include "whole"
 --- @include "place"
 --- @include "postpone"
+--- @include "use_keys"
 -- Writes the record of a checked job and marks it for its index. Absent fields mean their default.
 local function write_job(S, job)
-  S.seq = S.seq + 1
-  local seq, set = S.seq, job.set
+  local seq, set = job.seq, job.set
+  if not seq then
+    S.seq = S.seq + 1
+    seq = S.seq
+  end
   local fields = {"n", job.type, "s", job.state, "q", whole(seq), "c", S.now, "b", whole(job.bytes)}
   if job.options == "" then
     redis.call("HSET", job.key, unpack(fields))
@@ -14,7 +18,7 @@ local function write_job(S, job)
   -- "m": the record has more than the plain fields; without it readers spare themselves the look-ups.
   fields[11], fields[12] = "m", "1"
   local size = 12
-  for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, sf = set.sf,
+  for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, k = set.k, kl = set.kl, sf = set.sf, rp = set.rp, u = job.u,
       d = job.due ~= S.ms and whole(job.due) or nil}) do
     fields[size + 1], fields[size + 2] = name, value
     size = size + 2
@@ -26,9 +30,12 @@ local function write_job(S, job)
     S.expiry[#S.expiry + 1] = job.id
   end
   redis.call("HSET", job.key, unpack(fields))
+  if set.k and not S.keyed then
+    use_keys(S)
+  end
   if job.state == "delayed" then
-    postpone(S, job.id, job.due, seq)
+    postpone(S, job.id, job.due, seq, job.reason)
   else
-    place(S, job.id, job.priority, seq)
+    place(S, job.id, job.priority, seq, job.reason)
   end
 end

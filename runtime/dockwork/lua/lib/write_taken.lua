@@ -5,6 +5,8 @@
 --- @include "bucket"
 --- @include "to_dead"
 --- @include "set_aside"
+--- @include "leave_claim"
+--- @include "release_unique"
 -- Leases the jobs of T.taken and ends those of T.dropped, which the caller has taken out of their index.
 local function write_taken(K, S, W, T)
   local now_epoch, expires = whole(S.us), whole(S.ms + S.lease_ms)
@@ -28,7 +30,12 @@ local function write_taken(K, S, W, T)
     if R[16] then
       R[13] = redis.call("HGET", record_key(K.outputs, id), "checkpoint")
     end
-    R[14], R[15], R[16], R.id, R.key = nil, nil, nil, nil, nil
+    if R[17] and string.sub(R[17], 1, 1) == "s" then
+      release_unique(K, id, R[17])
+    end
+    -- A tenth only where the job repeats: how often it has.
+    R[14] = R[18] or nil
+    R[15], R[16], R[17], R[18], R.id, R.key = nil, nil, nil, nil, nil, nil
     T.rows[#T.rows + 1] = R
     T.leases[#T.leases + 1] = expires
     T.leases[#T.leases + 1] = id
@@ -42,12 +49,15 @@ local function write_taken(K, S, W, T)
   end
   for i = 1, #T.dropped do
     local id, R, why = T.dropped[i][1], T.dropped[i][2], T.dropped[i][3]
+    if S.keyed and why ~= "gone" then
+      leave_claim(S, id, R, why)
+    end
     if why == "gone" then
       tally(S.stats, "orphans", 1)
     elseif why == "suspect" then
       local key = record_key(K.records, id)
       set_aside(S, key, id, tonumber(redis.call("HGET", key, "q")), 1000)
-    else
+    elseif why ~= "key" then
       if R[10] then
         S.unexpiry[#S.unexpiry + 1] = id
       end
