@@ -31,7 +31,7 @@ from dockwork.store.protocol import (
 )
 from dockwork.worker.logs import get_logger
 from dockwork.worker.reconnect import LOST, Link
-from dockwork.worker.runs import Phase, Run
+from dockwork.worker.runs import GONE, RETURNING, RUNNING, SETTLING, Run
 
 log = get_logger("lane")
 T = TypeVar("T")
@@ -193,12 +193,12 @@ class Lane:
     def finish(self, run: Run, settlement: Settlement | None) -> None:
         """The handler of `run` is over: settle it, or put it back for None. Its slot is free."""
         self.working.discard(run)
-        if run.phase is Phase.RUNNING:
+        if run.phase is RUNNING:
             if settlement is None:
                 self.put_back([run])
             else:
                 run.settlement = settlement
-                run.phase = Phase.SETTLING
+                run.phase = SETTLING
                 self._ended.append(run)
                 self._learn(run)
         else:
@@ -209,12 +209,21 @@ class Lane:
             self.hunger()  # a slot that frees without a settle asks for work by itself
         self._soon()
 
+    def child_died(self, run: Run, exit_reason: str) -> None:
+        """The process of `run` died under it: the delivery counts. Its slot is free."""
+        if run.phase is not Phase.RUNNING:
+            self.finish(run, None)
+            return
+        self.working.discard(run)
+        run.phase = Phase.RETURNING
+        self._start(self._charge(run, exit_reason))
+
     def abandon(self, run: Run, settlement: Settlement) -> None:
         """`run` ignores its hard timeout: its job is settled and fenced, its slot stays taken."""
-        if run.phase is not Phase.RUNNING:
+        if run.phase is not RUNNING:
             return
         run.settlement = settlement
-        run.phase = Phase.SETTLING
+        run.phase = SETTLING
         self._ended.append(run)
         self.stuck.add(run)
         log.error("run_stuck", job_id=run.lease.job_id, job_type=run.claim.type, slots=self.slots)
@@ -224,7 +233,7 @@ class Lane:
 
     def lose(self, run: Run) -> None:
         """The lease of `run` is another's, or nobody's: stop it, and drop what comes of it."""
-        if run.phase is Phase.GONE:
+        if run.phase is GONE:
             return
         self.tally.lost += 1
         log.warning("lease_lost", job_id=run.lease.job_id, job_type=run.claim.type, epoch=run.lease.epoch)
@@ -236,7 +245,7 @@ class Lane:
     def renewed(self, runs: Sequence[Run], renewal: Renewal) -> None:
         """Act on what a renewal said of each run and of this queue."""
         for run, verdict in zip(runs, renewal.verdicts, strict=True):
-            if run.phase is not Phase.RUNNING:
+            if run.phase is not RUNNING:
                 continue  # settled or put back while the renewal was under way
             if verdict is Verdict.LOST:
                 self.lose(run)
@@ -252,7 +261,7 @@ class Lane:
     def put_back(self, runs: Sequence[Run]) -> None:
         """Give these jobs back, with neither counter charged; an outcome that still comes is dropped."""
         for run in runs:
-            run.phase = Phase.RETURNING
+            run.phase = RETURNING
             self._returning.append(run)
         self._soon()
 
@@ -365,7 +374,7 @@ class Lane:
         try:
             await self._send_outcomes(number, batch, room)
         except Exception:  # a defect ends the worker: what it left unsettled is not left to its lease
-            self.put_back([run for run in batch if run.phase is Phase.SETTLING])
+            self.put_back([run for run in batch if run.phase is SETTLING])
             raise
 
     async def _send_outcomes(self, number: int, batch: list[Run], room: int) -> None:
@@ -382,13 +391,15 @@ class Lane:
             return
         finally:
             self._asked -= room
+        lost = 0
+        lease_lost = Verdict.LOST
         for run, verdict in zip(batch, settled.verdicts, strict=True):
-            if verdict is Verdict.LOST:
-                self.tally.lost += 1
+            if verdict is lease_lost:
+                lost += 1
                 log.warning("outcome_dropped", job_id=run.lease.job_id, epoch=run.lease.epoch)
-            else:
-                self.tally.ended += 1
             self._release(run)
+        self.tally.lost += lost
+        self.tally.ended += len(batch) - lost
         self._took(settled.claimed, room)
 
     def _settle_failed(self, batch: list[Run], error: Exception) -> None:
@@ -416,6 +427,14 @@ class Lane:
             self.tally.requeued += sum(verdict is not Verdict.LOST for verdict in verdicts)
             for run in chunk:
                 self._release(run)
+        self.hunger()
+
+    async def _charge(self, run: Run, exit_reason: str) -> None:
+        try:
+            await self._ask(lambda: self.store.child_died(self.name, [(run.lease, exit_reason)]))
+        except (ScriptFailed, UnknownReply) as error:
+            log.error("charge_failed", error=str(error), queue=self.name.queue)  # its lease brings it back
+        self._release(run)
         self.hunger()
 
     async def _requeue(self, leases: Sequence[Lease]) -> Sequence[Verdict]:
@@ -461,14 +480,14 @@ class Lane:
         self._holds_due = False
 
     def _take(self, run: Run) -> None:
-        job_id = run.lease.job_id
+        job_id = run.lease[0]
         old = self.runs.get(job_id) or (self._strays.get(job_id) if self._strays else None)
         self.runs[job_id] = run
         if old is not None and not old.over:
             # This id was taken from us and came back: its old run must end before the new one starts.
             self.working.add(run)
             self._waiting_for[job_id] = run
-            old.phase = Phase.GONE
+            old.phase = GONE
             self._strays[job_id] = old
             self.runner.stop(old, StopReason.LOST)
             return
@@ -477,17 +496,18 @@ class Lane:
 
     def _start_waiting(self, ended: Run) -> None:
         run = self._waiting_for.pop(ended.lease.job_id, None) if self._waiting_for else None
-        if run is not None and run.phase is Phase.RUNNING:
+        if run is not None and run.phase is RUNNING:
             self.runner.begin(run)
 
     def _release(self, run: Run) -> None:
-        run.phase = Phase.GONE
-        if self.runs.get(run.lease.job_id) is run:
-            del self.runs[run.lease.job_id]
+        run.phase = GONE
+        job_id = run.lease[0]
+        if self.runs.get(job_id) is run:
+            del self.runs[job_id]
         if run.task is None and not run.over:
             self.working.discard(run)  # it waited for an old run to end, and never began
         elif not run.over:
-            self._strays[run.lease.job_id] = run
+            self._strays[job_id] = run
 
     # --- what replies say ------------------------------------------------------------------------------------
 
@@ -559,7 +579,7 @@ class Lane:
         young = False
         runs: list[Run] = []
         for run in self.working:
-            if run.announced or run.phase is not Phase.RUNNING:
+            if run.announced or run.phase is not RUNNING:
                 continue
             if now - run.started_at >= ANNOUNCE_AFTER:
                 run.announced = True
@@ -580,13 +600,14 @@ class Lane:
             log.debug("start_not_sent", error=str(error))
             return
         for run, verdict in zip(runs, verdicts, strict=True):
-            if verdict is Verdict.LOST and run.phase is Phase.RUNNING:
+            if verdict is Verdict.LOST and run.phase is RUNNING:
                 self.lose(run)
 
     def _learn(self, run: Run) -> None:
         elapsed = self._loop.time() - run.started_at
-        mean = self.mean_s.get(run.claim.type)
-        self.mean_s[run.claim.type] = elapsed if mean is None else mean + NEWEST * (elapsed - mean)
+        kind = run.claim[1]
+        mean = self.mean_s.get(kind)
+        self.mean_s[kind] = elapsed if mean is None else mean + NEWEST * (elapsed - mean)
 
 
 def _brief(error: Exception) -> str:
