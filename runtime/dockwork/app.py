@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -33,9 +33,10 @@ from dockwork.core.states import State
 from dockwork.core.unique import Unique
 from dockwork.errors import require
 from dockwork.events import Callback, Gap, Subscriptions, Token, check_names
-from dockwork.middleware import EnqueueMiddleware
 from dockwork.keyring import Encryption, KeySource, passing_keys
+from dockwork.middleware import EnqueueMiddleware
 from dockwork.registry import (
+    EVENT_FIELDS,
     CallOptions,
     CustomBackoff,
     Item,
@@ -43,11 +44,13 @@ from dockwork.registry import (
     JobType,
     QueueOptions,
     Registry,
+    event_options,
     item_by_name,
     queue_config,
 )
+from dockwork.reports import ErrorStats, sum_errors
 from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
-from dockwork.store.protocol import Admission, QueueStats, Store
+from dockwork.store.protocol import Admission, ErrorReport, Event, QueueStats, Store
 from dockwork.sync import Portal, SyncCalls, SyncJobRef
 
 if TYPE_CHECKING:
@@ -134,6 +137,7 @@ class App:
         self._store = store
         self.key_source = KeySource(encryption or Encryption(), lambda: self.settings)
         self._lifespan: Lifespan | None = None
+        self.origin = ""  #: the module that a command was told to find this app in
         self._looked_at: set[QueueName] = set()
         self._subscriptions = Subscriptions()
         self._clients: dict[asyncio.AbstractEventLoop, Client] = {}
@@ -164,6 +168,7 @@ class App:
         max_deliveries: int | None = None,
         dead_letter: bool = True,
         keep: Keep | None = None,
+        isolation: Literal["process"] | None = None,
         unique: Unique | None = None,
         repeat: Repeat | None = None,
     ) -> JobDecorator:
@@ -188,6 +193,7 @@ class App:
                 max_deliveries=max_deliveries,
                 dead_letter=dead_letter,
                 keep=keep,
+                isolation=isolation,
                 unique=unique,
                 repeat=repeat,
             )
@@ -209,9 +215,14 @@ class App:
         max_payload    of one job, likewise, at most 8Mi
         lease          how long a claim is safe without renewal, 5 s to 1 h
         keep           how long completed jobs stay; its bytes are those of all ended jobs together
+        events         where its events go: ``stream`` (they can be read again), ``pubsub``, ``off``
+        events_max_bytes   of the stream, 0 = no cap, at first 64Mi; 50,000 entries are the most in any case. Both
+                       count under a Queue resource too, which says nothing about events
         """
         queue = Queue(QueueName("default", name).queue, self)
-        if options:
+        if said := event_options(options):
+            self.registry.event_options[queue.name] = said
+        if set(options) - EVENT_FIELDS:
             self.registry.queue_configs[queue.name] = queue_config(options)
         return queue
 
@@ -242,8 +253,8 @@ class App:
     def on_error(self, fn: ReportT) -> ReportT:
         """Call ``fn(report)`` after each failed run in this app's workers, with an `ErrorReport`.
 
-        It may be async; a plain function runs in a thread. What it raises is logged and changes nothing. Reports come one
-        by one; what piles up beyond 1,000 of them is dropped. ``App.errors`` has the last ones of all workers.
+        It may be async; a plain function runs in a thread. What it raises is logged and changes nothing. Reports
+        come one by one; what piles up beyond 1,000 of them is dropped. `errors` has the last ones of all workers.
         """
         self.registry.error_reporters.append(fn)
         return fn
@@ -273,7 +284,8 @@ class App:
                 middlewares=self.enqueue_middlewares,
                 queues=self.registry.all_queues,
             )
-            self._subscriptions.join(client)
+        if self._subscriptions.early:
+            self._subscriptions.join(client.hub)
         return client
 
     def make_store(self) -> Store:
@@ -398,9 +410,7 @@ class App:
         """Tell a subscriber nothing more: from any thread, from the callback too."""
         self._subscriptions.remove(token)
 
-    def _subscribe(
-        self, fn: Callback, names: frozenset[str] | None, queues: Iterable[str] | None
-    ) -> Token:
+    def _subscribe(self, fn: Callback, names: frozenset[str] | None, queues: Iterable[str] | None) -> Token:
         chosen = None if queues is None else tuple(QueueName("default", queue).queue for queue in queues)
         return self._subscriptions.add(Token(fn, names, chosen), lambda: self.client.hub)
 
@@ -413,7 +423,7 @@ class App:
         """Finish what this loop sends and close its connection; the next call opens another."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
-            self._subscriptions.leave(client)
+            self._subscriptions.leave(await client.stop_telling())
             await client.close()
 
     async def __aenter__(self) -> Self:
@@ -452,9 +462,17 @@ class App:
             chosen,
             app_name=self.name,
             queues=share_slots(served, slots),
-            lifespan=self._worker_lifespan,
+            lifespan=self.worker_lifespan,
             middlewares=tuple(self.middlewares),
+            modules=self._modules(),
         )
+
+    def _modules(self) -> tuple[str, ...]:
+        """What a process has to import to have all of this app."""
+        declared = [job_type.fn for job_type in self.registry.values()]
+        found = (getattr(each, "__module__", None) for each in (*declared, *self.middlewares, self._lifespan))
+        names = [self.origin, *(name for name in found if isinstance(name, str))]
+        return tuple(dict.fromkeys(name for name in names if name))
 
     def _worker_settings(
         self, queues: Mapping[str, int | None] | None, concurrency: int | None, trap_signals: bool | None
@@ -478,24 +496,33 @@ class App:
 
         bench = Bench(self.registry, self.settings.namespace, lambda: tuple(self.middlewares), mode)
         await bench.open()
+        outer = self._clients.get(asyncio.get_running_loop())
+        if outer is not None:
+            self._subscriptions.leave(await outer.stop_telling())
         before = self._store, self._clients, self._looked_at, self.key_source
         # The bench serves every queue, so nobody needs to be told that none does.
         self._store, self._clients, self._looked_at = bench.store, {}, _Every()
         if not self.key_source.is_set:
             self.key_source = passing_keys(self.key_source.said)
         try:
-            async with self._worker_lifespan():
+            async with self.worker_lifespan():
+                bench.told = lambda: self.client.told()
                 yield bench
         finally:
             self._store, self._clients, self._looked_at, self.key_source = before
+            if outer is not None and self._subscriptions.early:
+                self._subscriptions.join(outer.hub)
 
     @asynccontextmanager
-    async def _worker_lifespan(self) -> AsyncIterator[None]:
+    async def worker_lifespan(self) -> AsyncIterator[None]:
+        """Around all runs of one process: what its handlers enqueue through, and the app's own lifespan."""
         async with AsyncExitStack() as stack:
             if asyncio.get_running_loop() not in self._clients:
                 stack.push_async_callback(self.close)  # of what the handlers enqueue; another's stays open
             if self._lifespan is not None:
                 await stack.enter_async_context(self._lifespan(self))
+            if self._subscriptions.early:
+                _ = self.client  # its loop is the first that runs: it tells those who subscribed before
             yield
 
 

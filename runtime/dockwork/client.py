@@ -32,7 +32,7 @@ from dockwork.errors import (
     UniqueConflict,
     UnknownReply,
 )
-from dockwork.events import Gap, Hub, check_names, read_events
+from dockwork.events import Gap, Hub, Token, check_names, read_events
 from dockwork.middleware import EnqueueMiddleware, around_many, around_one
 from dockwork.registry import Item, JobType
 from dockwork.store.event_calls import check_since
@@ -225,15 +225,26 @@ class Client:
             self._hub = Hub(lambda: self.store, self.name, self._queues)
         return self._hub
 
+    async def stop_telling(self) -> list[Token]:
+        """End the readers of events: those who had subscribed."""
+        hub, self._hub = self._hub, None
+        if hub is None:
+            return []
+        await hub.close()
+        return hub.tokens
+
+    async def told(self) -> None:
+        """Return when subscribers have been told every event that there was at the call."""
+        if self._hub is not None:
+            await self._hub.told()
+
     def name(self, queue: str) -> QueueName:
         """`queue` in this client's namespace."""
         return QueueName(self.namespace, queue)
 
     async def close(self) -> None:
         """End the readers of events, finish what is being sent, then close the store."""
-        if self._hub is not None:
-            await self._hub.close()
-            self._hub = None
+        await self.stop_telling()
         while self._batches or self._sending:
             await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
         if self._opening is not None and self._owns_store:

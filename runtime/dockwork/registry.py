@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import logging
+import weakref
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -36,7 +37,15 @@ from dockwork.core.unique import (
     key_hash,
 )
 from dockwork.errors import InvalidValue, require
-from dockwork.store.protocol import JobKeys, NewJob, OnConflict, QueueConfig
+from dockwork.store.protocol import (
+    ErrorReport,
+    EventMode,
+    EventOptions,
+    JobKeys,
+    NewJob,
+    OnConflict,
+    QueueConfig,
+)
 
 if TYPE_CHECKING:
     from dockwork.client import JobRef
@@ -260,7 +269,7 @@ class JobType(Generic[P, R]):
     timeout         of one run; None = the queue's, else 5 min
     backoff         None = the queue's, else exponential from 1 s to 1 h with full jitter
     dead_letter     a job whose retries are used becomes dead; False: failed
-    isolation       where it runs: "loop" for async functions, "thread" for others
+    isolation       where it runs: "loop" for async functions, "thread" for others, "process" for what asks for it
     """
 
     def __init__(
@@ -278,6 +287,7 @@ class JobType(Generic[P, R]):
         max_deliveries: int | None = None,
         dead_letter: bool = True,
         keep: Keep | None = None,
+        isolation: Literal["process"] | None = None,
         unique: Unique | None = None,
         repeat: Repeat | None = None,
     ) -> None:
@@ -305,7 +315,10 @@ class JobType(Generic[P, R]):
         self.unique = None if unique is None else _check_unique(unique)
         self.repeat = None if repeat is None else _check_repeat(repeat)
         self.is_async = inspect.iscoroutinefunction(fn)
-        self.isolation: Literal["loop", "thread"] = "loop" if self.is_async else "thread"
+        require(isolation in (None, "process"), "isolation", expected="'process', or nothing", got=isolation)
+        self.isolation: Literal["loop", "thread", "process"] = isolation or (
+            "loop" if self.is_async else "thread"
+        )
         self._producer = producer
         self._plain: JobCall[P, R] = JobCall(self, CallOptions())
 
@@ -534,6 +547,23 @@ class QueueOptions(TypedDict, total=False):
     max_payload: int | str
     lease: Span
     keep: Keep
+    events: Literal["stream", "pubsub", "off"]
+    events_max_bytes: int | str
+
+
+#: Options of `App.queue` that are said of events; see `event_options`.
+EVENT_FIELDS = frozenset({"events", "events_max_bytes"})
+
+
+def event_options(options: QueueOptions) -> EventOptions | None:
+    """What the options say about events, None for nothing. Raises InvalidValue naming the option."""
+    if not EVENT_FIELDS & set(options):
+        return None
+    mode, size = options.get("events", "stream"), options.get("events_max_bytes")
+    require(mode in list(EventMode), "events", expected="stream, pubsub or off", got=mode)
+    return EventOptions(
+        mode=EventMode(mode), max_bytes=None if size is None else parse_size(size, "events_max_bytes")
+    )
 
 
 def queue_config(options: QueueOptions) -> QueueConfig:
@@ -542,15 +572,21 @@ def queue_config(options: QueueOptions) -> QueueConfig:
     if unknown:
         expected = f"one of {', '.join(QueueOptions.__annotations__)}"
         raise InvalidValue("queue option", expected=expected, got=", ".join(sorted(unknown)))
-    return QueueConfig(**dict(_QUEUE_FIELDS[name](value) for name, value in options.items()))
+    said = {name: value for name, value in options.items() if name not in EVENT_FIELDS}
+    return QueueConfig(**dict(_QUEUE_FIELDS[name](value) for name, value in said.items()))
 
 
 class Registry(Mapping[str, JobType[Any, Any]]):
     """All job types of an app by name, its custom backoffs, and what its code says of queues."""
 
     def __init__(self) -> None:
+        _REGISTRIES.append(weakref.ref(self, _REGISTRIES.remove))
         self._types: dict[str, JobType[Any, Any]] = {}
         self.backoffs: dict[str, CustomBackoff] = {}
+        #: Called after each failed run; see `App.on_error`.
+        self.error_reporters: list[Callable[[ErrorReport], Any]] = []
+        #: What code says of queues' events; nobody stands above it but the environment.
+        self.event_options: dict[str, EventOptions] = {}
         #: Queue-level options that code gave by `App.queue`; an operator's word in Redis stands above them.
         self.queue_configs: dict[str, QueueConfig] = {}
 
@@ -591,6 +627,10 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         """The queues that the job types name, in order."""
         return tuple(dict.fromkeys(job_type.queue for job_type in self._types.values()))
 
+    def all_queues(self) -> tuple[str, ...]:
+        """The queues that the job types name, or that code says something of."""
+        return tuple(dict.fromkeys([*self.queues(), *self.queue_configs, *self.event_options]))
+
     def retry_delay(
         self, backoff: Backoff | None, attempts: int, spread: float, error: BaseException
     ) -> timedelta:
@@ -615,6 +655,15 @@ _NO_OPTIONS: Mapping[str, Any] = {}
 def _options_of(repeat: Repeat | None) -> Mapping[str, Any]:
     """What the worker reads of a job's options."""
     return _NO_OPTIONS if repeat is None else {"repeat": repeat.to_options()}
+
+
+#: Every registry of this process: a child process looks for its job types by name, once it has their modules.
+_REGISTRIES: list[weakref.ref[Registry]] = []
+
+
+def registries() -> list[Registry]:
+    """The registries of all apps in this process, the first made first."""
+    return [registry for each in _REGISTRIES if (registry := each()) is not None]
 
 
 def _first(said: Any, declared: Any) -> Any:

@@ -14,13 +14,15 @@
 -- KEYS[13]  envelopes     prefix
 -- KEYS[14]  outputs       prefix
 -- KEYS[15]  parked_types  prefix
+-- KEYS[16]  held_keys     hash
+-- KEYS[17]  held_jobs     prefix
 -- ARGV[1]   state         str
 -- ARGV[2]   offset        int
 -- ARGV[3]   limit         int   1 to 500; fewer come where they would exceed 4 MiB
 -- Returns   {"ok", paused, job...}    see get
-local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5],
-  completed = KEYS[6], failed = KEYS[7], dead = KEYS[8], expired = KEYS[9], cancelled = KEYS[10],
-  parked = KEYS[11], records = KEYS[12], envelopes = KEYS[13], outputs = KEYS[14], parked_types = KEYS[15]}
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], completed = KEYS[6],
+  failed = KEYS[7], dead = KEYS[8], expired = KEYS[9], cancelled = KEYS[10], parked = KEYS[11], records = KEYS[12],
+  envelopes = KEYS[13], outputs = KEYS[14], parked_types = KEYS[15], held_keys = KEYS[16], held_jobs = KEYS[17]}
 --- @include "open"
 --- @include "record_key"
 --- @include "ids_in"

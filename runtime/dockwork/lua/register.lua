@@ -3,10 +3,11 @@
 -- KEYS[2]   wake      zset
 -- KEYS[3]   cold      string
 -- KEYS[4]   types     hash    type -> "<ms> <hash> <JSON Schema>"; "@<template hash>" -> "<ms> <type>\n..."
+-- KEYS[5]    lease  zset
 -- ARGV[1]   template  str     hash of the pod template, or ""
 -- ARGV[2+]  type, hash, schema    three per type
 -- Returns   {"ok"}
-local K = {meta = KEYS[1], wake = KEYS[2], cold = KEYS[3], types = KEYS[4]}
+local K = {meta = KEYS[1], wake = KEYS[2], cold = KEYS[3], types = KEYS[4], lease = KEYS[5]}
 --- @include "open"
 --- @include "when_full"
 --- @include "post_markers"

@@ -9,7 +9,8 @@
 -- KEYS[8]   workers   hash
 -- KEYS[9]   quiesce   hash
 -- KEYS[10]  cron_at   zset
--- KEYS[11]  records   prefix
+-- KEYS[11]  events    stream
+-- KEYS[12]  records   prefix
 -- ARGV[1]   lease_ms  int   0 = the queue's
 -- ARGV[2]   run_id    str   of the server, as this connection saw it
 -- ARGV[3]   owner     str   "" = no heartbeat
@@ -19,8 +20,8 @@
 -- Returns   {"ok", now_ms, expires_ms, quiesce, revision, next_at|nil, verdicts}    a letter per lease:
 --           "o" held, "c" held and to be cancelled, "l" lost
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], wake = KEYS[6],
-  cold = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], cron_at = KEYS[10],
-  records = KEYS[11]}
+  cold = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], cron_at = KEYS[10], events = KEYS[11],
+  records = KEYS[12]}
 --- @include "open"
 --- @include "whole"
 --- @include "record_key"
@@ -30,6 +31,8 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "hear"
 --- @include "post_markers"
 --- @include "earliest"
+--- @include "barred"
+--- @include "cap_events"
 local S = open(K)
 if S.wrong then return S.wrong end
 local lease_ms = tonumber(ARGV[1])
@@ -65,6 +68,8 @@ if #moved > 0 then redis.call("ZADD", K.lease, "XX", unpack(moved)) end
 if ARGV[3] ~= "" then redis.call("HSET", K.workers, ARGV[3], S.now .. " " .. ARGV[5]) end
 -- A marker that was lost with its holder comes back within one beat (RT-097).
 if waiting > 0 and redis.call("ZCOUNT", K.wake, 0, 0) == 0 then post_markers(K, S, waiting) end
+cap_events(K, S)
 local ends = redis.call("ZRANGE", K.lease, 0, 0, "WITHSCORES")
 local next_at = earliest(due, ends[2] and tonumber(ends[2]))
+if S.limits and waiting > 0 and S.throttled > S.ms then next_at = earliest(next_at, S.throttled) end
 return {"ok", S.now, expires, token, S.revision, next_at and whole(next_at) or false, table.concat(verdicts)}

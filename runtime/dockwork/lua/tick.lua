@@ -16,12 +16,16 @@
 -- KEYS[15]  cron_at     zset    uid -> next instant, ms
 -- KEYS[16]  tick        zset    "uid:instant" of the jobs made, all with score 0
 -- KEYS[17]  plans       prefix
+-- KEYS[18]  key_counts  hash
+-- KEYS[19]  held_keys   hash
+-- KEYS[20]  held_jobs   prefix
 -- ARGV[1]   uid         str     "" = all that are due
 -- ARGV[2]   by          str     who ticks: operator or worker
 -- Returns   {"ok", more, decided...}    more: 1 if others are due; decided: uid, instant ms, outcome, reason, job id
-local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5],
-  expiry = KEYS[6], wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], minutes = KEYS[11],
-  records = KEYS[12], envelopes = KEYS[13], cron = KEYS[14], cron_at = KEYS[15], tick = KEYS[16], plans = KEYS[17]}
+local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], expiry = KEYS[6],
+  wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], minutes = KEYS[11], records = KEYS[12],
+  envelopes = KEYS[13], cron = KEYS[14], cron_at = KEYS[15], tick = KEYS[16], plans = KEYS[17],
+  key_counts = KEYS[18], held_keys = KEYS[19], held_jobs = KEYS[20]}
 --- @include "whole"
 --- @include "open"
 --- @include "tick_schedule"

@@ -7,10 +7,11 @@
 -- KEYS[6]   workers   hash
 -- KEYS[7]   quiesce   hash
 -- KEYS[8]   nudges    prefix
+-- KEYS[9]    lease    zset
 -- ARGV[1+]  pod       str
 -- Returns   {"ok"}
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], wake = KEYS[4], cold = KEYS[5], workers = KEYS[6],
-  quiesce = KEYS[7], nudges = KEYS[8]}
+  quiesce = KEYS[7], nudges = KEYS[8], lease = KEYS[9]}
 --- @include "open"
 --- @include "when_full"
 --- @include "nudge_pod"

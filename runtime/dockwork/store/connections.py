@@ -12,11 +12,11 @@ import asyncio
 import random
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from redis import exceptions as redis_errors
@@ -36,6 +36,8 @@ from dockwork.errors import (
 from dockwork.settings import RedisSettings
 from dockwork.store.calls import Arg, Call
 from dockwork.store.scripts import Script, all_scripts, script
+from dockwork.store.sentinel import Place, Sentinels
+from dockwork.store.topology import Topology
 
 #: A connection of redis-py, asyncio's or the blocking kind. Half of their methods carry no types.
 RedisConnection: TypeAlias = Any
@@ -80,7 +82,28 @@ class Address:
         return f"{'rediss' if self.tls else 'redis'}://{host}:{self.port}/{self.db}"
 
 
-def parse_url(url: str) -> Address:
+def parse_urls(url: str, mode: str = "standalone") -> list[Address]:
+    """The addresses in a URL that may name several servers with commas, as Sentinel and Cluster do.
+
+    Raises    InvalidUrl, also for what the mode cannot use; it never quotes the URL
+    """
+    if mode == "standalone":
+        return [parse_url(url)]
+    scheme, separator, rest = url.partition("://")
+    if scheme == "unix":
+        raise InvalidUrl(f"Redis URL: expected redis:// or rediss://, as REDIS_MODE is {mode}")
+    netloc, slash, path = rest.partition("/")
+    login, at, hosts = netloc.rpartition("@")
+    usual = 26379 if mode == "sentinel" else 6379
+    found = [
+        parse_url(f"{scheme}{separator}{login}{at}{host}{slash}{path}", usual) for host in hosts.split(",")
+    ]
+    if mode == "cluster" and found[0].db:
+        raise InvalidUrl("Redis URL: expected no database but 0, as REDIS_MODE is cluster")
+    return found
+
+
+def parse_url(url: str, usual_port: int = 6379) -> Address:
     """The address in ``redis://[user:pw@]host[:port][/db]``, ``rediss://`` or ``unix:///path[?db=n]``.
 
     User and password are percent-decoded, ``+`` stays a plus. A user is an ACL user; a password alone is the
@@ -97,6 +120,8 @@ def parse_url(url: str) -> Address:
             raise InvalidUrl(
                 "Redis URL: a query or fragment is not taken; encode ? and # in a password as %3F, %23"
             )
+        if "," in parts.netloc.rpartition("@")[2]:
+            raise InvalidUrl("Redis URL: expected one server, as REDIS_MODE is standalone")
         host, port = parts.hostname, parts.port
     except InvalidUrl:
         raise
@@ -109,7 +134,7 @@ def parse_url(url: str) -> Address:
         raise InvalidUrl("Redis URL: expected a port from 1 to 65535")
     return Address(
         host=host,
-        port=port or 6379,
+        port=port or usual_port,
         db=_database(parts.path.removeprefix("/")),
         username=_login(parts.username) or None,
         password=_login(parts.password),
@@ -164,10 +189,22 @@ def next_pause(failures: int, longest_s: float, spread: float) -> float:
 
 @dataclass(frozen=True)
 class Connector:
-    """Makes connections by one set of settings; a URL file is read again for each."""
+    """Makes connections by one set of settings; a URL file is read again for each.
+
+    at           the server to connect to instead of the one that the settings name: a primary, a Cluster's node
+    directory    who finds that server, with Sentinel or Cluster; what it learnt is shared by all copies
+    """
 
     settings: RedisSettings
     client_name: str = "dockwork"
+    at: Place | None = None
+    directory: Sentinels | Topology | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.directory is None and self.settings.mode != "standalone":
+            name = self.settings.sentinel_master
+            directory = Topology() if name is None else Sentinels(name)
+            object.__setattr__(self, "directory", directory)
 
     @classmethod
     def of(cls, redis: RedisSettings | str | None, *, ca_file: str | None, client_name: str) -> Connector:
@@ -178,21 +215,35 @@ class Connector:
         return cls(settings, client_name)
 
     def __str__(self) -> str:
-        return "by a URL file" if self.settings.url_file is not None else str(self.address())
+        return "by a URL file" if self.settings.url_file is not None else self._named()
+
+    def _named(self) -> str:
+        match self.directory:
+            case Sentinels(name=name) if self.at is None:
+                return f"{name} by {' '.join(str(address) for address in self.addresses())}"
+            case Topology() if self.at is None:
+                return f"cluster of {' '.join(str(address) for address in self.addresses())}"
+        return str(self.address())
 
     def where(self) -> str:
         """The address as messages of a failed attempt name it, and whether it is only the default."""
         settings = self.settings
         unset = (settings.host, settings.port) == (RedisSettings.host, RedisSettings.port)
         unset = unset and settings.url is None and settings.url_file is None
-        return f"{self.address()}{' (DOCKWORK_REDIS_URL is not set)' if unset else ''}"
+        return f"{self._named()}{' (DOCKWORK_REDIS_URL is not set)' if unset else ''}"
 
     def check(self) -> None:
         """Refuse settings that can never connect, before anything is tried. Raises InvalidUrl."""
         if self.settings.url_file is None:
-            self.address()
+            self.addresses()
 
     def address(self) -> Address:
+        """The server to connect to: `at`, or the first that the settings name."""
+        first = self.addresses()[0]
+        return first if self.at is None else replace(first, host=self.at[0], port=self.at[1])
+
+    def addresses(self) -> list[Address]:
+        """Every server that the settings name."""
         settings = self.settings
         if settings.url_file is not None:
             try:
@@ -204,17 +255,77 @@ class Connector:
             return self._parse(text)
         if settings.url is not None:
             return self._parse(settings.url)
-        return Address(host=settings.host, port=settings.port, password=settings.password)
+        return [Address(host=settings.host, port=settings.port, password=settings.password)]
 
-    def _parse(self, url: str) -> Address:
-        """`parse_url`, whose error names the variable that holds the URL."""
+    def _parse(self, url: str) -> list[Address]:
+        """`parse_urls`, whose error names the variable that holds the URL."""
         try:
-            return parse_url(url)
+            return parse_urls(url, self.settings.mode)
         except InvalidUrl as error:
             if not self.settings.source:
                 raise
             reason = str(error).removeprefix("Redis URL: ")
             raise InvalidUrl(f"{self.settings.source}: {reason}") from None
+
+    # Finding the server
+
+    async def located(self) -> Connector:
+        """This one with `at` set, where the server has to be found first. Raises StoreUnavailable."""
+        if self.at is not None or self.directory is None:
+            return self
+        if isinstance(self.directory, Topology):
+            return self.at_any()
+        named, make = self._asking_sentinels(Connection, SSLConnection)
+        wait_s = self.settings.connect_timeout.total_seconds()
+        return replace(self, at=await self.directory.find(named, make, wait_s))
+
+    def located_blocking(self) -> Connector:
+        """`located`, for a thread."""
+        if self.at is not None or self.directory is None:
+            return self
+        if isinstance(self.directory, Topology):
+            return self.at_any()
+        named, make = self._asking_sentinels(SyncConnection, SyncSSLConnection)
+        wait_s = self.settings.connect_timeout.total_seconds()
+        return replace(self, at=self.directory.find_blocking(named, make, wait_s))
+
+    def for_key(self, key: str) -> Connector:
+        """The same, to the node that serves `key` where there is a Cluster."""
+        if not isinstance(self.directory, Topology):
+            return self
+        return self.at_node(self.directory.node_of(key))
+
+    def at_node(self, place: Place | None) -> Connector:
+        """The same to one node of a Cluster; None = any."""
+        return self.at_any() if place is None else replace(self, at=place)
+
+    def at_any(self) -> Connector:
+        """The same to any node of a Cluster, each in its turn."""
+        assert isinstance(self.directory, Topology)
+        return replace(self, at=self.directory.any_of(self._places()))
+
+    def _places(self) -> list[Place]:
+        return [(address.host, address.port) for address in self.addresses()]
+
+    def _asking_sentinels(self, plain: Any, tls: Any) -> tuple[list[Place], Callable[[Place, bool], Any]]:
+        settings = self.settings
+        servers = self.addresses()[0]
+
+        def make(place: Place, with_login: bool) -> RedisConnection:
+            login = (settings.sentinel_user, settings.sentinel_password)
+            if settings.sentinel_password is None:
+                login = (servers.username, servers.password) if with_login else (None, None)
+            common = self._common(replace(servers, db=0, username=login[0], password=login[1]))
+            host, port = place
+            return (
+                tls(host=host, port=port, **self._tls(), **common)
+                if servers.tls
+                else plain(host=host, port=port, **common)
+            )
+
+        return self._places(), make
+
+    # Making connections
 
     def asynchronous(self) -> RedisConnection:
         """A connection that is not connected yet, without a timeout on reads."""
@@ -319,6 +430,9 @@ def reply_error(name: str, error: BaseException) -> DockworkError | None:
         return AccessDenied(f"{name}: the login may not do this: {text[:200]}")
     if isinstance(error, redis_errors.ConnectionError) or not isinstance(error, redis_errors.RedisError):
         return None
+    if text.startswith(("UNBLOCKED ", "NOREPLICAS ")):
+        # The primary became a replica, or has lost its own: nothing was done here.
+        return StoreUnavailable(f"{name}: {text[:200]}", "read_only")
     if isinstance(error, redis_errors.OutOfMemoryError) or "OOM command not allowed" in text:
         return ScriptFailed(name, "Redis is full (maxmemory) and refused it whole; nothing was stored")
     if "READONLY" in text:
@@ -330,11 +444,51 @@ def reply_error(name: str, error: BaseException) -> DockworkError | None:
 
 def counts_as_disconnect(error: BaseException) -> bool:
     """Whether a wire with this answer is no use any more (RT-126)."""
-    return isinstance(error, StoreUnavailable | AccessDenied)
+    return isinstance(error, StoreUnavailable | AccessDenied) and not isinstance(error, Redirected)
+
+
+class Redirected(StoreUnavailable):
+    """Another node of the Cluster serves this key, or none can at the moment. The call did not run.
+
+    to        the node to ask; None: ask again in a moment
+    asking    it serves this one call only, while the slot moves there
+    """
+
+    def __init__(self, message: str, to: Place | None, *, asking: bool = False) -> None:
+        self.to = to
+        self.asking = asking
+        super().__init__(message)
+
+
+def redirection(name: str, error: BaseException, connector: Connector) -> Redirected | None:
+    """What MOVED, ASK and TRYAGAIN say; a MOVED is noted in the connector's map at once."""
+    if isinstance(error, redis_errors.TryAgainError):
+        return Redirected(f"{name}: the slot is being moved", None)
+    if not isinstance(error, redis_errors.AskError) or not isinstance(connector.directory, Topology):
+        return None
+    here = connector.address()
+    place = (str(error.host) or here.host, int(error.port) or here.port)
+    asking = not isinstance(error, redis_errors.MovedError)
+    if not asking:
+        connector.directory.move(int(error.slot_id), place)
+    return Redirected(f"{name}: the slot is at another node", place, asking=asking)
+
+
+def check_mode(info: Mapping[str, str], connector: Connector) -> None:
+    """Refuse a server of another kind than the settings say, by its INFO. Raises InvalidUrl, StoreUnavailable."""
+    found = info.get("redis_mode") or info.get("server_mode") or "standalone"
+    wanted = "cluster" if connector.settings.mode == "cluster" else "standalone"
+    if found != wanted:
+        says = f"REDIS_MODE is {connector.settings.mode}"
+        raise InvalidUrl(f"{connector.address()} is a server of the kind {found}, and {says}")
+    if connector.settings.mode == "sentinel" and info.get("role", "master") != "master":
+        # Sentinels name the old primary for a moment after a failover.
+        raise StoreUnavailable(f"{connector.address()} is a replica", "read_only")
 
 
 # --- packing -----------------------------------------------------------------------------------------------
 
+_ASKING = b"*1\r\n$6\r\nASKING\r\n"
 _heads: dict[tuple[str, str], tuple[int, bytes]] = {}
 
 
@@ -393,15 +547,33 @@ class _Waiting:
         self.deadline = deadline
 
 
+class Asks(Protocol):
+    """What calls are sent by: a `Wire`, or on a Cluster what finds the wire of each key's node.
+
+    run_id, version    of the server
+    """
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def alive(self) -> bool: ...
+    async def command(self, *args: Arg, timeout_s: float | None = None) -> Any: ...
+    async def ask(self, *args: Arg, timeout_s: float | None = None) -> Any: ...
+    async def call(self, call: Call[Any]) -> Any: ...
+
+
 class Wire:
     """One connection, logged in, with the scripts loaded; carries any number of calls in order.
 
     run_id, version    of the server, as it said at connect
     """
 
-    def __init__(self, connection: RedisConnection, timeout_s: float) -> None:
+    def __init__(self, connection: RedisConnection, connector: Connector) -> None:
         self._connection = connection
-        self._timeout_s = timeout_s
+        self.connector = connector
+        self._timeout_s = connector.settings.command_timeout.total_seconds()
         self._waiting: deque[_Waiting] = deque()
         self._reader: asyncio.Task[None] | None = None
         self._watchdog: asyncio.TimerHandle | None = None
@@ -414,9 +586,10 @@ class Wire:
     @classmethod
     async def connect(cls, connector: Connector, *, scripts: bool = True) -> Wire:
         """A wire that answers. Raises StoreUnavailable, AccessDenied, InvalidUrl."""
+        connector = await connector.located()
         connection = connector.asynchronous()
         address = connector.where()
-        wire = cls(connection, connector.settings.command_timeout.total_seconds())
+        wire = cls(connection, connector)
         try:
             # A server that accepts and stays silent: the login has no other limit, as reads have none.
             async with asyncio.timeout(connector.settings.connect_timeout.total_seconds()):
@@ -425,7 +598,7 @@ class Wire:
             await wire._greet(scripts)
         except BaseException as error:
             await wire.close()
-            if isinstance(error, StoreUnavailable | AccessDenied):
+            if isinstance(error, StoreUnavailable | AccessDenied | InvalidUrl):
                 raise
             if isinstance(error, OutcomeUnknown):
                 raise StoreUnavailable(f"{address} closed the connection while it was set up") from error
@@ -440,6 +613,12 @@ class Wire:
 
     async def _greet(self, scripts: bool) -> None:
         info = parse_info(await self.command("INFO", "server"))
+        if self.connector.settings.mode == "sentinel":
+            info |= parse_info(await self.command("INFO", "replication"))
+        check_mode(info, self.connector)
+        if isinstance(self.connector.directory, Topology):
+            slots = await self.command("CLUSTER", "SLOTS")
+            self.connector.directory.learn(slots, self.connector.address().host)
         self.run_id, self.version = info.get("run_id", ""), info.get("redis_version", "")
         if scripts:
             await self._load(all_scripts())
@@ -458,16 +637,22 @@ class Wire:
 
     # Sending
 
-    def send(self, packed: bytes, timeout_s: float | None = None) -> asyncio.Future[Any]:
-        """Write `packed` now; the future has the raw answer or the server's error.
+    def send(
+        self, packed: bytes, timeout_s: float | None = None, *, answers: int = 1
+    ) -> asyncio.Future[Any]:
+        """Write `packed` now; the future has the raw answer (the last of `answers`) or the server's error.
 
         Raises     StoreUnavailable if the wire is closed: then nothing was sent
         """
         writer = self._connection._writer
         if not self.alive or writer is None:
             raise StoreUnavailable("the connection to Redis is closed")
-        future = self._loop.create_future()
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
+        for _ in range(answers - 1):
+            passed_over = self._loop.create_future()
+            passed_over.cancel()
+            self._waiting.append(_Waiting(passed_over, deadline))
+        future = self._loop.create_future()
         self._waiting.append(_Waiting(future, deadline))
         if self._watchdog is None:
             self._watchdog = self._loop.call_at(deadline + TICK_S, self._watch)
@@ -485,18 +670,21 @@ class Wire:
         except OutcomeUnknown as error:
             raise StoreUnavailable(f"{args[0]!s}: {error}") from error
 
-    async def call(self, call: Call[Any]) -> Any:
-        """Run a script: the decoded answer. A script the server forgot is loaded, and only this call sent again."""
+    async def call(self, call: Call[Any], *, asking: bool = False) -> Any:
+        """Run a script: the decoded answer. A script the server forgot is loaded, and only this call sent again.
+
+        asking    a slot is on its way to this node, and another one sent the call here
+        """
         packed = pack_call(call)
         for _ in range(LOADS_AT_MOST):
             try:
-                reply = await self.send(packed)
+                reply = await self.send(_ASKING + packed if asking else packed, answers=1 + asking)
                 return call.read(reply)
             except redis_errors.NoScriptError:
                 # It did not run. Calls written after it may have: none may rely on the order.
                 await self._load([script(call.script)])
             except redis_errors.RedisError as error:
-                raise self._translate(call.script, error) from error
+                raise self.refusal(call.script, error) from error
             except OutcomeUnknown as error:
                 if call.reads:
                     raise StoreUnavailable(f"{call.script}: {error}") from error
@@ -507,9 +695,13 @@ class Wire:
         try:
             return await future
         except redis_errors.RedisError as error:
-            raise self._translate(name, error) from error
+            raise self.refusal(name, error) from error
 
-    def _translate(self, name: str, error: redis_errors.RedisError) -> DockworkError:
+    def refusal(self, name: str, error: redis_errors.RedisError) -> DockworkError:
+        """What an error reply to `name` means; one that leaves the wire of no use closes it."""
+        redirected = redirection(name, error, self.connector)
+        if redirected is not None:
+            return redirected
         meaning = reply_error(name, error) or StoreUnavailable(str(error))
         if counts_as_disconnect(meaning) and not isinstance(error, redis_errors.NoPermissionError):
             self._lose(None)

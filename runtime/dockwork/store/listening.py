@@ -11,6 +11,7 @@ from redis import exceptions as redis_errors
 from dockwork.core.keys import WAKE_CHANNEL_PREFIX, QueueKeys, QueueName
 from dockwork.errors import AccessDenied, InvalidValue, OutcomeUnknown, StoreUnavailable
 from dockwork.store.connections import LOST, Connector, Pace, Wire, connect_error
+from dockwork.store.event_calls import FIRST_EVENT, check_since, read_message
 from dockwork.store.protocol import Event
 from dockwork.store.views import read_event
 
@@ -33,14 +34,11 @@ class EventReads:
 
     async def read(self, keys: QueueKeys, since: str, block_s: float) -> list[Event]:
         """Entries after `since` (an entry's id, ``0``, or ``$`` for what comes from now on)."""
+        since = check_since(since)
         wire = await self._take()
         self._busy.add(wire)
         try:
-            command: list[bytes | str | int] = ["XREAD", "COUNT", EVENTS_AT_ONCE]
-            if block_s > 0:
-                command += ["BLOCK", max(1, int(block_s * 1000))]
-            command += ["STREAMS", keys.events, since]
-            reply = await wire.command(*command, timeout_s=block_s + LATE_S)
+            found = await self._read(wire, keys, since, block_s)
         except OutcomeUnknown as error:
             # Reading changes nothing, so nothing is unknown.
             await wire.close()
@@ -52,7 +50,44 @@ class EventReads:
         finally:
             self._busy.discard(wire)
         self._idle.append(wire)
-        return [] if reply is None else [read_event(entry) for entry in reply[0][1]]
+        return found
+
+    async def _read(self, wire: Wire, keys: QueueKeys, since: str, block_s: float) -> list[Event]:
+        queue = keys.name.queue
+        if since == "$":
+            return [read_event(entry, queue) for entry in await self._wait(wire, keys, since, block_s)]
+        found = await self._after(wire, keys, since)
+        if not found and block_s > 0 and await self._wait(wire, keys, since, block_s):
+            # Not what the wait brought: only this look tells whether something was trimmed before it.
+            found = await self._after(wire, keys, since)
+        return found
+
+    async def _wait(self, wire: Wire, keys: QueueKeys, since: str, block_s: float) -> list[Any]:
+        block = ["BLOCK", max(1, int(block_s * 1000))] if block_s > 0 else []
+        reply = await wire.command(
+            "XREAD",
+            "COUNT",
+            EVENTS_AT_ONCE,
+            *block,
+            "STREAMS",
+            keys.events,
+            since,
+            timeout_s=block_s + LATE_S,
+        )
+        return [] if reply is None else list(reply[0][1])
+
+    async def _after(self, wire: Wire, keys: QueueKeys, since: str) -> list[Event]:
+        """Entries after `since`. That one is asked for too: where it is gone, so may be what followed it."""
+        entries = await wire.command("XRANGE", keys.events, since, "+", "COUNT", EVENTS_AT_ONCE + 1)
+        gap_from = "" if since == FIRST_EVENT else since
+        if entries and entries[0][0].decode() == since:
+            del entries[0]
+            gap_from = ""
+        queue = keys.name.queue
+        return [
+            read_event(entry, queue, gap_from if at == 0 else "")
+            for at, entry in enumerate(entries[:EVENTS_AT_ONCE])
+        ]
 
     async def _take(self) -> Wire:
         while self._idle:
@@ -95,10 +130,34 @@ async def listen(connector: Connector, pace: Pace) -> AsyncIterator[QueueName]:
 
 
 async def _subscription(connector: Connector, pace: Pace) -> AsyncIterator[QueueName]:
+    async for message in _messages(connector, pace, "PSUBSCRIBE", f"{WAKE_CHANNEL_PREFIX}*"):
+        queue = _queue_of(message)
+        if queue is not None:
+            yield queue
+
+
+async def listen_events(connector: Connector, pace: Pace, keys: QueueKeys) -> AsyncIterator[Event | None]:
+    """What a queue publishes; None each time that it is listened to (again). Raises AccessDenied."""
+    while True:
+        await pace.wait()
+        try:
+            async for message in _messages(connector, pace, "SUBSCRIBE", keys.events):
+                if message[0] == b"subscribe":
+                    yield None
+                elif message[0] == b"message":
+                    yield read_message(keys.name.queue, message[2])
+        except (StoreUnavailable, AccessDenied) as error:
+            pace.failed(error)
+            if isinstance(error, AccessDenied):
+                raise
+
+
+async def _messages(connector: Connector, pace: Pace, command: str, what: str) -> AsyncIterator[list[Any]]:
+    """What comes on one subscription, until it is lost: StoreUnavailable, or AccessDenied."""
     connection = connector.asynchronous()
     try:
         await connection.connect()
-        await connection.send_command("PSUBSCRIBE", f"{WAKE_CHANNEL_PREFIX}*")
+        await connection.send_command(command, what)
         pace.succeeded()
         silent = 0
         while silent < 2:
@@ -110,13 +169,13 @@ async def _subscription(connector: Connector, pace: Pace) -> AsyncIterator[Queue
                 if not reading.done():
                     break
                 silent = 0
-                queue = _queue_of(reading.result())
+                message = reading.result()
             finally:
                 if not reading.done():
                     reading.cancel()
                 await asyncio.gather(reading, return_exceptions=True)
-            if queue is not None:
-                yield queue
+            if isinstance(message, list):
+                yield message
         raise StoreUnavailable("the subscription went silent", "timeout")
     except (redis_errors.RedisError, *LOST) as error:
         raise connect_error(error, str(connector)) from error

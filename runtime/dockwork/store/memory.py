@@ -10,16 +10,24 @@ import builtins
 import resource
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
-from itertools import takewhile
 from typing import Any
 
 from dockwork import clock
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, require
-from dockwork.store import calls, memory_operator, memory_views, operator_calls, views
+from dockwork.store import (
+    calls,
+    event_calls,
+    memory_events,
+    memory_operator,
+    memory_views,
+    operator_calls,
+    views,
+)
 from dockwork.store.beats import decode_beat, encode_beat
 from dockwork.store.calls import Claimant
+from dockwork.store.event_calls import check_since
 from dockwork.store.memory_base import MemoryBase
 from dockwork.store.memory_channel import MemoryRenewalChannel
 from dockwork.store.memory_claims import settle_all, take
@@ -30,6 +38,7 @@ from dockwork.store.protocol import (
     Admission,
     Claimed,
     Event,
+    EventOptions,
     Heartbeat,
     JobView,
     Lease,
@@ -38,6 +47,7 @@ from dockwork.store.protocol import (
     OwnerRecord,
     Put,
     QueueConfig,
+    QueueErrors,
     QueueStats,
     Renewal,
     RevokeCause,
@@ -53,7 +63,6 @@ from dockwork.store.texts import LOG_LINES, fit_log_line, fit_progress
 #: The release of Redis whose behaviour this store follows.
 FOLLOWS = "7.0.0"
 _COLD_MS = 60_000
-_EVENTS_AT_ONCE = 1000
 
 
 class MemoryStore(MemoryBase):
@@ -161,6 +170,7 @@ class MemoryStore(MemoryBase):
         """`renew`, for a thread."""
         with self._turn(queue) as turn:
             data = turn.queue
+            memory_events.cap_events(turn)
             calls.renew(data.keys, leases, beat, run_id=self._run_id)
             self._announced.add(queue)
             turn.lease_ms = self._lease_ms or turn.lease_ms
@@ -187,7 +197,11 @@ class MemoryStore(MemoryBase):
                 expires_ms=expires,
                 quiesce="" if beat is None else data.quiesced(beat.pod, turn.ms),
                 config_revision=data.revision,
-                next_at_ms=earliest(due, data.lease.first()),
+                next_at_ms=earliest(
+                    due,
+                    data.lease.first(),
+                    data.limits.throttled if waiting and data.limits.throttled > turn.ms else None,
+                ),
             )
 
     async def requeue(
@@ -372,6 +386,7 @@ class MemoryStore(MemoryBase):
                 ticks_soon=self._ticks_before(queue, turn.ms + horizon_ms),
             )
             turn.hear()
+            memory_events.cap_events(turn)
             if cold:
                 turn.queue.cold_until = turn.ms + _COLD_MS
             return found
@@ -455,15 +470,38 @@ class MemoryStore(MemoryBase):
             found = {name.queue for name in self._announced if name.namespace == namespace}
         return [QueueName(namespace, name) for name in sorted(found)]
 
+    async def last_event(self, queue: QueueName) -> str:
+        with self._lock:
+            return "{}-{}".format(*self._queue(queue).last_event)
+
+    def published(self, queue: QueueName) -> AsyncIterator[Event | None]:
+        inbox: Inbox[Event | None] = Inbox()
+        inbox.put(None)
+        self._queue(queue).listeners.add(inbox)
+        return inbox.read()
+
+    async def set_events(self, queue: QueueName, options: EventOptions) -> None:
+        with self._turn(queue) as turn:
+            self._announced.add(queue)
+            memory_events.set_events(turn.queue, options)
+
+    async def event_options(self, queue: QueueName) -> EventOptions:
+        with self._lock:
+            return self._queue(queue).event_options
+
+    async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
+        with self._turn(queue) as turn:
+            event_calls.errors(turn.queue.keys, limit)
+            return memory_events.errors(turn.queue, limit)
+
     async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
         until = clock.monotonic() + block_s
         data = self._queue(queue)
         with self._lock:
-            after = data.last_event if since == "$" else event_id(since)
+            after = data.last_event if since == "$" else event_id(check_since(since))
         while True:
             with self._lock:
-                news = takewhile(lambda event: event_id(event.id) > after, reversed(data.events))
-                found = list(news)[::-1][:_EVENTS_AT_ONCE]
+                found = memory_events.events_after(data, after)
                 left = until - clock.monotonic()
                 if found or left <= 0:
                     return found

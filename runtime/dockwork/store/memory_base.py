@@ -41,7 +41,7 @@ class MemoryBase(CronMemory):
         self._announced: set[QueueName] = set()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._listeners: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._listeners: weakref.WeakSet[Inbox[QueueName]] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"MemoryStore({self.now().isoformat(timespec='milliseconds')})"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from dockwork.core.states import State
 from dockwork.store.calls import CLAIM_BYTES, RESULT_BYTES
 from dockwork.store.memory_index import Index
+from dockwork.store.memory_limits import count_starts, free_keys, is_full, places_left, put_aside, start_key
 from dockwork.store.memory_queue import ASIDE_MS, FOREVER, MemoryQueue, Record, Turn, earliest, pod_of
 from dockwork.store.protocol import Claim, Claimed, Outcome, Owner, Settlement, Verdict
 from dockwork.store.texts import REASON_BYTES, encode_failure, fit, fit_progress
@@ -45,11 +46,15 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
     turn.promote_due(_PROMOTED)
     due = queue.first_due
     _, _, ends = turn.reap_ended(_REAPED)
+    free_keys(turn)
     taking = _Taking(owner, places)
     refused = "paused" if queue.paused else "held" if queue.held else ""
     if not refused and places > 0 and queue.quiesced(owner.pod, turn.ms):
         refused = "quiesced"
+    throttled = None
     if not refused:
+        allowed = places_left(turn)
+        taking.left = places if allowed is None else min(places, allowed)
         has_prio = len(queue.prio) > 0
         _take_parked(turn, taking, known)
         if has_prio:
@@ -57,6 +62,9 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
         _take_from(turn, taking, queue.ready, None, None)
         if has_prio:
             _take_from(turn, taking, queue.prio, 1, None)
+        if allowed is not None and allowed <= len(taking.claims):
+            taking.more = False
+        throttled = count_starts(turn, len(taking.claims))
         turn.claimable = 2 if taking.more else 0
     elif refused == "quiesced":
         turn.claimable = queue.claimable
@@ -67,7 +75,7 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
         queue.give_suspect(str(owner), taking.suspect, turn.ms)
     return Claimed(
         claims=tuple(taking.claims),
-        next_at_ms=earliest(due, ends, next_tick, turn.due),
+        next_at_ms=earliest(due, ends, next_tick, turn.due, throttled),
         more=taking.more,
         refused=refused,
         now_ms=turn.ms,
@@ -112,7 +120,8 @@ def _take_from(turn: Turn, taking: _Taking, index: Index, low: int | None, high:
 def _look(turn: Turn, taking: _Taking, ids: Sequence[str]) -> tuple[list[Record], list[tuple[Record, State]]]:
     """Sort the first of `ids` into those to take and those to drop; the byte limit may end it early.
 
-    A suspect is taken while the worker runs no other; dropped as DELAYED, it waits until it may be alone.
+    A suspect is taken while the worker runs no other; dropped as DELAYED, it waits until it may be alone. Dropped as
+    READY, a job waits aside: its concurrency key is full.
     """
     queue, owner = turn.queue, str(taking.owner)
     taken: list[Record] = []
@@ -126,11 +135,14 @@ def _look(turn: Turn, taking: _Taking, ids: Sequence[str]) -> tuple[list[Record]
             dropped.append((record, State.EXPIRED))
         elif is_suspect and (taking.suspect or queue.has_suspect(owner, turn.ms)):
             dropped.append((record, State.DELAYED))
+        elif is_full(queue, record):
+            dropped.append((record, State.READY))
         elif record.size > taking.bytes and (taking.claims or taken):
             break
         else:
             taking.bytes -= record.size
             taking.suspect = taking.suspect or (job_id if is_suspect else "")
+            start_key(queue, record)
             taken.append(record)
     return taken, dropped
 
@@ -157,6 +169,11 @@ def _write_taken(
     if waits:
         turn.tally("wait_ms", waits)
     for record, state in dropped:
+        if state is State.READY:
+            put_aside(turn, record)
+            continue
+        if record.state is not State.PARKED:
+            queue.limits.leave(record, "waiting")
         if state is State.DELAYED:
             turn.set_aside(record, ASIDE_MS)
         else:
@@ -219,6 +236,7 @@ def settle_all(turn: Turn, owner: Owner, settlements: Sequence[Settlement]) -> t
     has_completed = False
     for record, settlement in held.values():
         turn.unlease(owner.pod if record.owner in ("", str(owner)) else pod_of(record.owner))
+        queue.limits.leave(record, "running")
         if settlement.outcome is Outcome.PARKED:
             _settle_parked(turn, record, settlement)
             continue
@@ -251,8 +269,10 @@ def _count_run(turn: Turn, record: Record, settlement: Settlement) -> None:
     run = turn.ms - record.started
     turn.tally(f"u{bucket(run)}")
     turn.tally("finished")
+    turn.tally_minute("f")
     if run:
         turn.tally("run_ms", run)
+        turn.tally_minute("r", run)
         turn.tally_type(record.type, "t", run)
     if settlement.failure is not None:
         turn.note_error(record, record.attempts + 1, _LETTERS[settlement.outcome], settlement.failure)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dockwork.core.states import State
+from dockwork.store.calls import key_hash
 from dockwork.store.memory_keys import Holder, check_keys, take_over, write_keys
 from dockwork.store.memory_queue import MemoryQueue, Record, Turn
 from dockwork.store.protocol import Admission, Admitted, NewJob
@@ -49,7 +50,7 @@ def store_jobs(turn: Turn, jobs: Sequence[NewJob]) -> list[Admission]:
 def _refuse(queue: MemoryQueue, job: NewJob, holder: Holder | None = None) -> Admission | None:
     size, max_payload = len(job.envelope), queue.number("max_payload", 262_144)
     max_timeout, timeout = queue.options.get("max_timeout"), job.timeout_ms
-    depth = queue.claimable + len(queue.delayed) + len(queue.lease) + queue.parked_jobs - (holder is not None)
+    depth = queue.depth - (holder is not None)
     max_depth, max_bytes = queue.number("max_depth", 1_000_000), queue.number("max_bytes", 2**31)
     held_bytes = queue.bytes if holder is None else queue.bytes - holder.record.size
     if queue.closed:
@@ -101,6 +102,8 @@ def _write_job(turn: Turn, job: NewJob, seq: int | None = None, reason: str = ""
         timeout=job.timeout_ms,
         keep=job.keep,
         repeat=job.repeat,
+        key="" if job.concurrency_key is None else key_hash(job.concurrency_key),
+        per_key=job.per_key,
     )
     queue.records[job.id] = record
     queue.bytes += size

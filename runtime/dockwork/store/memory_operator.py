@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dockwork.core.states import RUNNING, WAITING, State
+from dockwork.store.memory_limits import change_limits
 from dockwork.store.memory_queue import FOREVER, MemoryQueue, Turn, pod_of
 from dockwork.store.operator_calls import CONFIG_FIELDS, read_config
 from dockwork.store.protocol import Lease, OwnerRecord, QueueConfig, RevokeCause, Verdict
@@ -39,7 +40,9 @@ def configure(
     if changed:
         options["rev"] = str(queue.revision + 1)
         if was_held and not queue.held:
-            turn.post_markers(queue.claimable)
+            turn.claimable = queue.claimable
+        if changed & {"rate", "concurrency", "per_key"}:
+            change_limits(turn)
     return None
 
 

@@ -15,6 +15,7 @@ from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.errors import InvalidValue
 from dockwork.store.memory_index import Index
+from dockwork.store.memory_limits import Limits, enter_key, free_keys, is_barred, place_of
 from dockwork.store.memory_waits import Inbox, Waiter
 from dockwork.store.protocol import (
     Claim,
@@ -31,7 +32,6 @@ from dockwork.store.texts import LOG_BYTES, LOG_LINES, REPORT_BYTES, encode_fail
 
 #: Jobs kept for ever lie so much later in the index of what completed.
 FOREVER = 2**52
-_PRIORITY_STEP = 2**44
 _DUE_STEP = 1024
 _MARKERS = 8
 _EVENTS = 50_000
@@ -55,6 +55,7 @@ class Record:
     size            bytes of its envelope, also when that is gone
     kept_size       bytes that stay of it now that it ended
     errors          a ring of the last five failures, encoded
+    key             hash of its concurrency key; per_key: its own number, None = the queue's
     lock            the unique key that it holds: a letter for its end, and the key's hash
     repeat          runs in all, 0 = no end; None: it does not repeat. `repeated`: times that it did
     """
@@ -95,6 +96,8 @@ class Record:
     lock: str = ""
     repeat: int | None = None
     repeated: int = 0
+    key: str = ""
+    per_key: int | None = None
     errors: dict[int, bytes] = field(default_factory=dict)
 
     def to_claim(self) -> Claim:
@@ -161,6 +164,9 @@ class MemoryQueue:
         self.ended = {state: Index() for state in State if state in ENDED}
         self.parked: dict[str, Index] = {}
         self.totals: Counter[str] = Counter()
+        #: Minute -> a arrivals, f finished runs, r run time in ms.
+        self.minutes: dict[int, Counter[str]] = {}
+        self.limits = Limits()
         self.leased: Counter[str] = Counter()
         #: Unique key's hash -> letter, job id, and the time that one by time ends.
         self.locks: dict[str, tuple[str, str, int | None]] = {}
@@ -207,6 +213,12 @@ class MemoryQueue:
     @property
     def claimable(self) -> int:
         return len(self.ready) + len(self.prio)
+
+    @property
+    def depth(self) -> int:
+        """Jobs that have not ended."""
+        held = sum(map(len, self.limits.held.values()))
+        return self.claimable + held + len(self.delayed) + len(self.lease) + self.parked_jobs
 
     @property
     def parked_jobs(self) -> int:
@@ -296,9 +308,11 @@ class MemoryQueue:
                 return self.unpark(record.parked_type, [record.id])
             case State.DELAYED:
                 return self.delayed.remove(record.id)
-            case State.PRIORITIZED:
-                return self.prio.remove(record.id)
-        return self.ready.remove(record.id)
+        index = self.prio if record.state is State.PRIORITIZED else self.ready
+        if index.remove(record.id):
+            self.limits.leave(record, "waiting")
+            return True
+        return self.limits.unhold(record)
 
     def unpark(self, name: str, ids: Sequence[str]) -> bool:
         index = self.parked[name]
@@ -345,6 +359,11 @@ class Turn:
 
     def tally(self, name: str, number: int = 1) -> None:
         self.queue.totals[str(name)] += number
+
+    def tally_minute(self, kind: str, number: int = 1) -> None:
+        """Add to a figure of this minute; figures live for 48 hours."""
+        minutes = self.queue.minutes
+        minutes.setdefault(self.ms // 60_000, Counter())[kind] += number
 
     def add_event(self, name: str, ids: Sequence[str], reason: str = "", **data: str) -> None:
         queue = self.queue
@@ -393,6 +412,7 @@ class Turn:
 
     def finish(self) -> None:
         """Post what the call collected: events and markers."""
+        free_keys(self)
         self.add_delayed()
         notes, self._notes = self._notes, {}
         for (name, reason), ids in notes.items():
@@ -403,7 +423,7 @@ class Turn:
     def post_markers(self, number: int) -> None:
         """Wake some of those who wait; in a cold queue it tells the operator. Not while claims are barred."""
         queue = self.queue
-        if number <= 0 or queue.paused or queue.held:
+        if number <= 0 or queue.paused or queue.held or is_barred(queue, self.ms):
             return
         for marker in range(1, min(number, _MARKERS) + 1):
             queue.wake.add(str(marker), 0)
@@ -414,17 +434,16 @@ class Turn:
     # --- moves
 
     def place(self, record: Record, seq: int, reason: str = "") -> None:
-        """Let a job wait among the ready or the prioritized at `seq`."""
+        """Let a job wait among the ready or the prioritized at `seq`, or aside while its concurrency key is full."""
         queue, record.seq = self.queue, seq
-        if record.priority:
-            record.state = State.PRIORITIZED
-            queue.prio.add(record.id, record.priority * _PRIORITY_STEP + seq)
-        else:
-            record.state = State.READY
-            queue.ready.add(record.id, seq)
-        self.claimable += 1
+        record.state = State.PRIORITIZED if record.priority else State.READY
         self.note(record.state, record.id, reason)
+        if not enter_key(queue, record):
+            return
+        (queue.prio if record.priority else queue.ready).add(record.id, place_of(record))
+        self.claimable += 1
         self.tally("entered")
+        self.tally_minute("a")
 
     def next_seq(self) -> int:
         self.queue.seq += 1
@@ -491,6 +510,8 @@ class Turn:
         """
         if record.owner:
             self.unlease(pod_of(record.owner))
+        self.woken += "concurrency" in self.queue.options  # its place is free, wherever the job goes
+        self.queue.limits.leave(record, "running")
         self.tally(f"interrupted:{cause}")
         if charge:
             self.note("stalled", record.id, cause)
@@ -583,6 +604,7 @@ class Turn:
         queue = self.queue
         ids = queue.expiry.between(None, self.ms, len(queue.expiry))
         queue.expiry.remove_all(ids)
+        queue.limits.look_again()
         ended = 0
         for job_id in ids:
             record = queue.records.get(job_id)

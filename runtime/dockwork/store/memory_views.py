@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dockwork.core.states import RUNNING, State
+from dockwork.store.memory_limits import throttled_by
 from dockwork.store.memory_queue import MemoryQueue, Record
+from dockwork.store.operator_calls import read_rate
 from dockwork.store.protocol import JobView, QueueStats, Sample, SampleRequest
 from dockwork.store.texts import decode_failure
 
@@ -76,18 +78,21 @@ def ids_in(queue: MemoryQueue, state: State, offset: int, limit: int) -> list[st
         return found[offset : offset + limit]
     if state is State.PAUSED:
         found = [one for index in (queue.prio, queue.ready) for one in index.page(0, len(index))]
+        found += queue.limits.held_ids(State.READY, State.PRIORITIZED)
         return found[offset : offset + limit] if queue.paused else []
-    waiting = {State.READY: queue.ready, State.PRIORITIZED: queue.prio, State.DELAYED: queue.delayed}
-    if state in waiting:
-        return waiting[state].page(offset, limit)
+    if state is State.DELAYED:
+        return queue.delayed.page(offset, limit)
+    if state in (State.READY, State.PRIORITIZED):
+        index = queue.ready if state is State.READY else queue.prio
+        return (index.page(0, len(index)) + queue.limits.held_ids(state))[offset : offset + limit]
     return queue.ended[state].newest(offset, limit)
 
 
 def stats(queue: MemoryQueue, now_ms: int) -> QueueStats:
     """Counts per state, totals and flags."""
     counts = {
-        State.READY: len(queue.ready),
-        State.PRIORITIZED: len(queue.prio),
+        State.READY: len(queue.ready) + len(queue.limits.held_ids(State.READY)),
+        State.PRIORITIZED: len(queue.prio) + len(queue.limits.held_ids(State.PRIORITIZED)),
         State.DELAYED: len(queue.delayed),
         State.ACTIVE: len(queue.lease),
         State.PARKED: queue.parked_jobs,
@@ -104,6 +109,7 @@ def stats(queue: MemoryQueue, now_ms: int) -> QueueStats:
         bytes=queue.bytes,
         oldest_wait_ms=oldest_wait(queue, now_ms),
         parked_types={name: len(index) for name, index in queue.parked.items()},
+        throttled=throttled_by(queue, now_ms),
         config_revision=queue.revision,
     )
 
@@ -129,13 +135,13 @@ def sample(
         run_id=run_id,
         entered=queue.totals["entered"],
         finished=queue.totals["finished"],
-        ready=len(queue.ready),
-        prioritized=len(queue.prio),
+        ready=len(queue.ready) + len(queue.limits.held_ids(State.READY)),
+        prioritized=len(queue.prio) + len(queue.limits.held_ids(State.PRIORITIZED)),
         delayed=len(queue.delayed),
         due=queue.due_by(now_ms),
         due_soon=queue.due_by(now_ms + request.horizon_ms) + ticks_soon,
         active=len(queue.lease),
-        throttled=0,
+        throttled=sum(throttled_by(queue, now_ms + request.horizon_ms).values()),
         parked=queue.parked_jobs,
         dead=len(queue.ended[State.DEAD]),
         bytes=queue.bytes,
@@ -152,4 +158,6 @@ def sample(
         quiesced={pod: token for pod, (expires, token) in queue.quiesces.items() if expires > now_ms},
         leased=dict(queue.leased),
         config_generation=queue.number("gen", 0),
+        rate=read_rate(queue.options.get("rate", "").encode()),
+        concurrency=queue.number("concurrency", 0) or None,
     )

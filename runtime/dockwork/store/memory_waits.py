@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
-from dockwork.core.keys import QueueName
-
 T = TypeVar("T")
 
 
@@ -37,19 +35,19 @@ class Waiter(Generic[T]):
         await asyncio.wait({self._done}, timeout=timeout_s)
 
 
-class Inbox:
-    """What one reader of `wakes` has not read yet."""
+class Inbox(Generic[T]):
+    """What one reader has not read yet, of wakes or of published events."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._queues: asyncio.Queue[QueueName] = asyncio.Queue()
+        self._values: asyncio.Queue[T] = asyncio.Queue()
 
-    def put(self, queue: QueueName) -> None:
+    def put(self, value: T) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._queues.put_nowait, queue)
+            self._loop.call_soon_threadsafe(self._values.put_nowait, value)
         except RuntimeError:
             return  # its loop is closed, and so is the reader
 
-    async def read(self) -> AsyncIterator[QueueName]:
+    async def read(self) -> AsyncIterator[T]:
         while True:
-            yield await self._queues.get()
+            yield await self._values.get()

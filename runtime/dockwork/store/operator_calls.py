@@ -9,7 +9,7 @@ from dockwork.core.keys import QueueKeys
 from dockwork.errors import InvalidValue, require
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Arg, Call
-from dockwork.store.protocol import OwnerRecord, QueueConfig, RevokeCause, Sample
+from dockwork.store.protocol import OwnerRecord, QueueConfig, RateLimit, RevokeCause, Sample
 from dockwork.store.texts import EXIT_BYTES, fit
 from dockwork.store.views import to_counts, to_map
 
@@ -31,11 +31,13 @@ _NUMBERS: Mapping[str, str] = {
     "max_bytes": "max_bytes",
     "max_payload": "max_payload",
     "lease_ms": "lease",
+    "concurrency": "concurrency",
+    "per_key": "per_key",
 }
 
 #: What `read_config` wants from meta, in order.
 CONFIG_FIELDS: tuple[str, ...] = (
-    "rev", "gen", "held", "closed", "backoff", *_NUMBERS.values(), *KEEP_FIELDS.values(),
+    "rev", "gen", "held", "closed", "backoff", "rate", *_NUMBERS.values(), *KEEP_FIELDS.values(),
 )  # fmt: skip
 
 
@@ -55,6 +57,7 @@ def configure(keys: QueueKeys, config: QueueConfig, owner: OwnerRecord | None) -
     args: list[Arg] = [*who, config.generation]
     args += ("held", "1" if config.held else "", "closed", "1" if config.closed else "")
     args += ("backoff", config.backoff or "")
+    args += ("rate", "" if config.rate is None else "{}/{}".format(*config.rate))
     for name, field in _NUMBERS.items():
         args += (field, _text(getattr(config, name)))
     unknown = set(config.keep) - set(KEEP_FIELDS)
@@ -81,9 +84,18 @@ def read_config(values: Sequence[bytes | None]) -> QueueConfig:
         held=stored["held"] is not None,
         closed=stored["closed"] is not None,
         backoff=None if backoff is None else backoff.decode(),
+        rate=read_rate(stored["rate"]),
         keep={name: limit for name, limit in keep.items() if limit is not None},
         **numbers,
     )
+
+
+def read_rate(text: bytes | None) -> RateLimit | None:
+    """``<count>/<per_ms>``, or nothing."""
+    if not text:
+        return None
+    count, per_ms = text.split(b"/")
+    return RateLimit(int(count), int(per_ms))
 
 
 def _whole(text: bytes | None) -> int | None:
@@ -101,7 +113,7 @@ def sample(
     """One look for the scaling loop. `cold`: the first claimable job of the next 60 s publishes a wake."""
 
     def decode(reply: list[Any]) -> Sample:
-        _, now, counts, flags, totals, parked, workers, quiesce, leased, parked_first, owner = reply
+        _, now, counts, flags, totals, parked, workers, quiesce, leased, parked_first, by, limits, owner = reply
         ready, prioritized, delayed, due, soon, active, parked_jobs, dead, size, oldest = map(int, counts)
         paused, held, closed, known, generation = map(int, flags)
         figures = to_counts(totals)
@@ -116,7 +128,7 @@ def sample(
             due=due,
             due_soon=soon,
             active=active,
-            throttled=0,
+            throttled=sum(map(int, by)),
             parked=parked_jobs,
             dead=dead,
             bytes=size,
@@ -133,6 +145,8 @@ def sample(
             quiesced=_requests(to_map(quiesce), int(now)),
             leased=to_counts(leased),
             config_generation=generation,
+            rate=read_rate(limits[0]),
+            concurrency=int(limits[1]) if limits[1] else None,
         )
 
     require(horizon_ms >= 0, "horizon_ms", expected="0 or more", got=horizon_ms)

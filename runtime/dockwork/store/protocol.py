@@ -189,6 +189,20 @@ class Failure:
     at_ms: int = 0
 
 
+class Resealed(NamedTuple):
+    """What a settle writes anew of a job with sealed values.
+
+    keys          what seals which part from now on, between commas: ``a`` arguments, ``c`` checkpoint, ``r`` result, each
+                  with a key's id, or alone for a part that is sealed no more
+    envelope      instead of the one that is stored; None = it stays
+    checkpoint    likewise
+    """
+
+    keys: str
+    envelope: bytes | None = None
+    checkpoint: bytes | None = None
+
+
 class Settlement(NamedTuple):
     """The outcome of one run.
 
@@ -196,6 +210,7 @@ class Settlement(NamedTuple):
     result          JSON bytes
     park_type       ``<type>`` or ``<type>@<schema hash>``
     next_due_ms     when a job that repeats is due next, if it has a time left
+    resealed        what else is written, where values are sealed
     """
 
     lease: Lease
@@ -209,6 +224,7 @@ class Settlement(NamedTuple):
     park_type: str = ""
     progress: bytes | None = None
     next_due_ms: int | None = None
+    resealed: Resealed | None = None
 
 
 class Verdict(StrEnum):

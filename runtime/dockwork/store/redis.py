@@ -12,16 +12,17 @@ from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed
 from dockwork.settings import RedisSettings
-from dockwork.store import calls, operator_calls, views
+from dockwork.store import calls, event_calls, operator_calls, views
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.connections import Commands, Connector, Pace, Wire, parse_info
 from dockwork.store.cron_redis import CronStore
-from dockwork.store.listening import EventReads, listen
+from dockwork.store.listening import EventReads, listen, listen_events
 from dockwork.store.protocol import (
     Admission,
     Claimed,
     Event,
+    EventOptions,
     Heartbeat,
     JobView,
     Lease,
@@ -30,6 +31,7 @@ from dockwork.store.protocol import (
     OwnerRecord,
     Put,
     QueueConfig,
+    QueueErrors,
     QueueStats,
     Renewal,
     RevokeCause,
@@ -385,6 +387,27 @@ class RedisStore(CronStore):
 
     async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
         return await self._connected().events.read(self.keys(queue), since, block_s)
+
+    async def last_event(self, queue: QueueName) -> str:
+        wire = await self._wire()
+        newest = await wire.ask("XREVRANGE", self.keys(queue).events, "+", "-", "COUNT", 1)
+        return newest[0][0].decode() if newest else event_calls.FIRST_EVENT
+
+    def published(self, queue: QueueName) -> AsyncIterator[Event | None]:
+        return listen_events(self._connector, Pace(), self.keys(queue))
+
+    async def set_events(self, queue: QueueName, options: EventOptions) -> None:
+        wire = await self._wire()
+        await self._announce(queue, wire)
+        await self._run(event_calls.set_events(self.keys(queue), options), wire)
+
+    async def event_options(self, queue: QueueName) -> EventOptions:
+        wire = await self._wire()
+        values = await wire.ask("HMGET", self.keys(queue).meta, *event_calls.OPTION_FIELDS)
+        return event_calls.read_options(values)
+
+    async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
+        return await self._run(event_calls.errors(self.keys(queue), limit))
 
 
 class _Parts:

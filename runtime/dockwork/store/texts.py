@@ -11,6 +11,8 @@ MARK = "... [cut]"
 REASON_BYTES = 64
 EXIT_BYTES = 512
 FAILURE_BYTES = 8 * 1024
+#: Of a failure in an error report, which has the job's names before it and 4 KiB in all.
+REPORT_BYTES = 3840
 PROGRESS_BYTES = 4 * 1024
 LOG_BYTES = 16 * 1024
 LOG_LINES = 100
@@ -29,14 +31,14 @@ def fit(text: str, size: int) -> str:
     return text.encode("utf-8", "replace")[:size].decode("utf-8", "ignore")
 
 
-def encode_failure(failure: Failure) -> bytes:
-    """JSON of at most 8 KiB: a long trace loses its beginning's rest first, then the message."""
+def encode_failure(failure: Failure, most: int = FAILURE_BYTES) -> bytes:
+    """JSON of at most 8 KiB, or `most`: a long trace loses its beginning's rest first, then the message."""
     whole = _failure_json(failure)
-    if len(whole) <= FAILURE_BYTES:
+    if len(whole) <= most:
         return whole
     # JSON may make six bytes of one; the limit is met by halving what is left.
-    size = FAILURE_BYTES // 2
-    while len(whole) > FAILURE_BYTES:
+    size = most // 2
+    while len(whole) > most:
         whole = _failure_json(
             replace(
                 failure,

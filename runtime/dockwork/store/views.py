@@ -29,6 +29,10 @@ _COUNTED = (
 )
 
 
+#: What bars jobs that are due and wait, in the order of the scripts' replies.
+THROTTLES = ("paused", "rate", "concurrency", "key")
+
+
 def to_map(flat: Sequence[bytes]) -> dict[str, bytes]:
     """A HGETALL reply."""
     pairs = iter(flat)
@@ -122,7 +126,7 @@ def stats(keys: QueueKeys) -> Call[QueueStats]:
     """Counts per state, totals and flags."""
 
     def decode(reply: list[Any]) -> QueueStats:
-        _, counts, paused, closed, size, oldest, revision, totals, parked = reply
+        _, counts, paused, closed, size, oldest, revision, totals, parked, throttled = reply
         by_state = dict(zip(_COUNTED, counts, strict=True))
         if paused:
             # Paused is computed: those jobs stay where they are.
@@ -136,13 +140,14 @@ def stats(keys: QueueKeys) -> Call[QueueStats]:
             bytes=int(size),
             oldest_wait_ms=int(oldest),
             parked_types=to_counts(parked),
+            throttled=dict(zip(THROTTLES, map(int, throttled), strict=True)),
             config_revision=int(revision),
         )
 
     return Call("stats", keys, [], decode, reads=True)
 
 
-def read_event(entry: Sequence[Any]) -> Event:
+def read_event(entry: Sequence[Any], queue: str = "", gap_from: str = "") -> Event:
     """An entry of the event stream."""
     entry_id, flat = entry
     fields = {name: value.decode("utf-8", "replace") for name, value in to_map(flat).items()}
@@ -152,4 +157,6 @@ def read_event(entry: Sequence[Any]) -> Event:
         ids=tuple(fields.pop("ids").split()),
         reason=fields.pop("reason", ""),
         data=fields,
+        queue=queue,
+        gap_from=gap_from,
     )

@@ -6,9 +6,13 @@
 --- @include "post_markers"
 --- @include "add_events"
 --- @include "write_counters"
+--- @include "write_limits"
 -- Writes what a call collected: indexes, events, counters, the queue's own fields, markers. The script has
 -- written its records before; nothing is decided here.
 local function finish(K, S)
+  if S.limits then
+    write_limits(K, S)
+  end
   local after = {S.seq, S.bytes, S.kept, S.kept_completed, S.parked}
   local names, set = {"seq", "bytes", "kept", "keptc", "parked"}, S.set
   for i = 1, 5 do

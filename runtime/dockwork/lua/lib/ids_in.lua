@@ -1,5 +1,6 @@
 --- @include "record_key"
 --- @include "ids_across"
+--- @include "ids_waiting"
 -- The ids of one state from `offset` on, `limit` at most.
 local function ids_in(K, S, state, offset, limit)
   local last = offset + limit - 1
@@ -23,11 +24,13 @@ local function ids_in(K, S, state, offset, limit)
     end
     return ids_across(keys, offset, limit)
   elseif state == "paused" then
-    return S.paused and ids_across({K.prio, K.ready}, offset, limit) or {}
-  elseif state == "ready" or state == "delayed" then
-    return redis.call("ZRANGE", K[state], offset, last)
+    return S.paused and ids_waiting(K, S, {K.prio, K.ready}, {{"-inf", "+inf"}}, offset, limit) or {}
+  elseif state == "ready" then
+    return ids_waiting(K, S, {K.ready}, {{"0", "(17592186044416"}}, offset, limit)
   elseif state == "prioritized" then
-    return redis.call("ZRANGE", K.prio, offset, last)
+    return ids_waiting(K, S, {K.prio}, {{"-inf", "(0"}, {"17592186044416", "+inf"}}, offset, limit)
+  elseif state == "delayed" then
+    return redis.call("ZRANGE", K.delayed, offset, last)
   end
   return redis.call("ZREVRANGE", K[state], offset, last)
 end

@@ -1,5 +1,7 @@
 --- @include "record_key"
 --- @include "unpark"
+--- @include "leave_key"
+--- @include "unhold"
 -- Takes a waiting job out of the index of its state. Answers whether it was there.
 local function leave_index(K, S, id, state, parked_type)
   local index = K.ready
@@ -12,6 +14,14 @@ local function leave_index(K, S, id, state, parked_type)
   end
   local there = redis.call("ZREM", index, id) == 1
   S.wrote = true
+  if S.keyed and (state == "ready" or state == "prioritized") then
+    if there then
+      leave_key(S, id, "waiting")
+    else
+      local key = redis.call("HGET", record_key(K.records, id), "k")
+      there = key and unhold(S, id, key)
+    end
+  end
   if there and state == "parked" then
     unpark(K, S, parked_type, 1)
   end

@@ -1,7 +1,8 @@
+--- @include "barred"
 -- Wakes min(number, 8) blocked workers; in a cold queue it tells the operator. Not while claims are barred.
 -- By pcall: a login without the channel must not fail the script after its writes (RT-074).
 local function post_markers(K, S, number)
-  if number <= 0 or S.paused or S.held then
+  if number <= 0 or S.paused or S.held or (S.limits and barred(K, S)) then
     return
   end
   local markers = {}

@@ -3,11 +3,14 @@
 --- @include "tally"
 --- @include "tally_type"
 --- @include "note"
+--- @include "note_error"
+--- @include "lost_failure"
 --- @include "place"
 --- @include "to_dead"
 --- @include "pod_of"
 --- @include "is_suspect"
 --- @include "set_aside"
+--- @include "leave_key"
 -- Ends one delivery without an outcome; the caller has taken the lease away. `R` is the record's fields n, p,
 -- q, v, mv, i, w, b, x, s, f in that order. how: cause (the interruption counted), charge (the delivery counts:
 -- the last allowed one buries, one before sets the job aside as a suspect), stalled (an event of that name first),
@@ -21,6 +24,20 @@ local function put_back(K, S, id, R, how)
   if R[7] then
     tally(S.leased, pod_of(R[7]), -1)
   end
+  if S.concurrency then
+    -- Also where the job itself does not come back: its place is free.
+    S.woken = (S.woken or 0) + 1
+  end
+  if S.keyed then
+    leave_key(S, id, "running")
+  end
+  if S.limits then
+    -- Also where the job itself does not come back: its place is free.
+    S.woken = (S.woken or 0) + 1
+    if S.keyed then
+      leave_key(S, id, "running")
+    end
+  end
   tally(S.stats, "interrupted:" .. how.cause, 1)
   if how.stalled then
     note(S, "stalled", id, how.cause)
@@ -32,6 +49,7 @@ local function put_back(K, S, id, R, how)
     to_dead(K, S, id, "dead", "max_deliveries", tonumber(R[8]) or 0,
       {"i", whole((tonumber(R[6]) or 0) + 1)})
     tally_type(S, R[1], "d", 1)
+    note_error(S, id, R[1], deliveries, "d", lost_failure(S, R[7] or "", how.cause))
     return "buried"
   end
   if not how.charge then

@@ -6,6 +6,7 @@
 --- @include "settle_parked"
 --- @include "trim_completed"
 --- @include "add_delayed"
+--- @include "leave_key"
 -- Ends the deliveries that `read_settlements` found held. Takes their leases away first: maxmemory never refuses
 -- that, nor then what follows.
 local function settle_all(K, S, W, held)
@@ -23,6 +24,9 @@ local function settle_all(K, S, W, held)
     local J = held[i]
     local owner = J.record[11] or W.owner
     tally(S.leased, owner == W.owner and W.pod or pod_of(owner), -1)
+    if S.keyed then
+      leave_key(S, J.id, "running")
+    end
     if J.outcome == "p" then
       settle_parked(K, S, J)
     else

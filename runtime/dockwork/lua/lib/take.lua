@@ -9,11 +9,15 @@
 --- @include "earliest"
 --- @include "take_from"
 --- @include "take_parked"
+--- @include "free_keys"
+--- @include "limit_places"
+--- @include "throttle"
 -- The claim: promotes, reaps, then leases at most `W.places` jobs to `W.owner` in the order of RT-071. Answers
 -- the reply {next_at or false, more 0|1, refused, revision, claim...}; see claim.lua for a claim's fields.
 local function take(K, S, W)
   local _, due = promote_due(K, S, 200)
   local _, _, ends = reap_ended(K, S, W.run_id, 100)
+  if S.freed then free_keys(S) end
   if #S.ready > 0 then add_all(K.ready, S.ready) end
   if #S.prio > 0 then add_all(K.prio, S.prio) end
 
@@ -22,7 +26,12 @@ local function take(K, S, W)
   if refused == "" and W.places > 0 and quiesced(K, S, W.pod) then
     refused = "quiesced"
   end
+  local limited, throttled
   if refused == "" then
+    if S.limits then
+      limited = limit_places(K, S)
+      T.left = math.min(T.left, limited.left)
+    end
     local prio = redis.call("ZCARD", K.prio)
     if S.parked > 0 and T.left > 0 then
       take_parked(K, S, W, T)
@@ -33,6 +42,9 @@ local function take(K, S, W)
     take_from(K, S, W, T, K.ready, "-inf", "+inf")
     if prio > 0 then
       take_from(K, S, W, T, K.prio, "(0", "+inf")
+    end
+    if limited then
+      throttled = throttle(K, S, T, limited, #T.rows)
     end
     S.claimable = T.more and 2 or 0
   elseif refused == "quiesced" then
@@ -49,7 +61,7 @@ local function take(K, S, W)
       redis.call("HSET", record_key(K.receipts, W.owner), "suspect", whole(S.ms + 600000) .. " " .. T.suspect)
     end
   end
-  local next_at = earliest(earliest(earliest(due, ends), S.next_tick), S.due)
+  local next_at = earliest(earliest(earliest(earliest(due, ends), S.next_tick), S.due), throttled)
   local head = {next_at and whole(next_at) or false, T.more and 1 or 0, refused, S.revision}
   for i = 1, count do
     head[4 + i] = T.rows[i]
