@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -60,6 +60,11 @@ def seal(envelope: Envelope) -> bytes:
             b"}",
         )
     )
+
+
+def with_args(data: bytes, args: bytes) -> bytes:
+    """The envelope `data` with other arguments. Raises Undecodable."""
+    return seal(replace(open_envelope(data), args=args))
 
 
 def open_envelope(data: bytes) -> Envelope:

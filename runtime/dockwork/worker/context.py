@@ -92,7 +92,8 @@ class RunContext:
 
     @property
     def saved(self) -> Any:
-        checkpoint = self._run.claim.checkpoint
+        guard = self._run.guard
+        checkpoint = self._run.claim.checkpoint if guard is None else guard.saved
         return None if checkpoint is None else json.loads(checkpoint)
 
     async def progress(self, value: Any) -> None:
@@ -100,6 +101,8 @@ class RunContext:
 
     async def checkpoint(self, value: Any) -> None:
         data = encode_json(value)
+        if self._run.guard is not None:
+            data = self._run.guard.seal_checkpoint(data)
         if len(data) > CHECKPOINT_BYTES:
             raise TooLarge("checkpoint", size=len(data), limit=CHECKPOINT_BYTES)
         verdict = await self._insist(
@@ -113,14 +116,18 @@ class RunContext:
 
     def log(self, message: str, **fields: Any) -> None:
         line = {"at": clock.now().isoformat(timespec="milliseconds"), "msg": message, **fields}
-        text = encode_json(line, lenient=True).decode()
+        data = encode_json(line, lenient=True)
+        text = (data if self._run.guard is None else self._run.guard.json(data)).decode()
         with self._lock:
             self._lines.append(text)
         self._schedule()
 
     def note_progress(self, value: Any) -> None:
         """Remember `value`; from any thread. The write follows, or the settle carries it."""
-        data = fit_progress(encode_json(value))
+        data = encode_json(value)
+        if self._run.guard is not None:
+            data = self._run.guard.json(data)
+        data = fit_progress(data)
         with self._lock:
             self._progress = data
         self._schedule()

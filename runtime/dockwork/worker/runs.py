@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from dockwork.core.repeat import Repeat
     from dockwork.worker.context import RunContext
+    from dockwork.worker.guards import Guard
     from dockwork.worker.threads import SlotThread
 
 
@@ -42,6 +43,7 @@ class Run:
         "began",
         "claim",
         "context",
+        "guard",
         "hard_at",
         "headers",
         "lease",
@@ -72,6 +74,7 @@ class Run:
         self.headers: Mapping[str, str] = {}
         self.settlement: Settlement | None = None
         self.context: RunContext | None = None
+        self.guard: Guard | None = None  #: where the job type seals values
         self.task: asyncio.Task[None] | None = None
         self.thread: SlotThread | None = None
         self.repeat: Repeat | None = None

@@ -21,6 +21,7 @@ from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
 from dockwork.errors import (
     DockworkError,
+    EncryptionError,
     InvalidUrl,
     InvalidValue,
     ScriptFailed,
@@ -182,11 +183,12 @@ class Worker:
 
     async def _live(self) -> int:
         try:
+            self.registry.check_keys()
             async with AsyncExitStack() as stack:
                 if self._lifespan is not None and not await self._enter(stack, self._lifespan):
                     return ExitCode.REFUSED
                 await self._work()
-        except (InvalidUrl, InvalidValue) as error:
+        except (InvalidUrl, InvalidValue, EncryptionError) as error:
             log.error("start_refused", message=str(error))
             return ExitCode.REFUSED
         except Exception as error:
