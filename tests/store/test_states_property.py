@@ -11,13 +11,30 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dockwork.core.states import ENDED, State
-from dockwork.store.protocol import Lease, Outcome, Owner, Put, RevokeCause, Settlement
+from dockwork.store.protocol import (
+    Lease,
+    Outcome,
+    Owner,
+    Put,
+    QueueConfig,
+    RateLimit,
+    RevokeCause,
+    Settlement,
+)
 from dockwork.store.redis import RedisStore
 from support.redis_server import RedisServer
 from support.store_world import ANN, BOB, RedisWorld, a_beat, a_failure, a_job
 
 JOBS = [f"j{n}" for n in range(6)]
 OWNERS = [ANN, BOB]
+LIMITS = [
+    QueueConfig(),
+    QueueConfig(per_key=2),
+    QueueConfig(concurrency=1),
+    QueueConfig(concurrency=3, per_key=3),
+    QueueConfig(rate=RateLimit(2, 1000)),
+    QueueConfig(rate=RateLimit(3, 60_000), concurrency=2),
+]
 
 steps = st.one_of(
     st.tuples(
@@ -27,7 +44,10 @@ steps = st.one_of(
         st.sampled_from([0, 0, 1000, 60_000]),
         st.sampled_from([None, 500, 5000]),
         st.sampled_from([None, "none", "forever", "1000,1,10"]),
+        st.sampled_from([None, None, "k", "l"]),
+        st.sampled_from([None, None, 2]),
     ),
+    st.tuples(st.just("limit"), st.sampled_from(LIMITS)),
     st.tuples(
         st.just("claim"), st.sampled_from(OWNERS), st.integers(0, 4), st.sampled_from([(), ("t",), ("t@h",)])
     ),
@@ -59,6 +79,7 @@ class Mixer:
         self.store = world.store
         self.queue = world.queue
         self.leases: list[Lease] = []
+        self.limits = QueueConfig()
 
     def lease(self, back: int) -> Lease:
         return self.leases[-1 - back] if back < len(self.leases) else Lease(job_id="j0", epoch=1)
@@ -66,10 +87,32 @@ class Mixer:
     async def play(self, step: tuple[Any, ...]) -> None:
         await getattr(self, step[0])(*step[1:])
 
-    async def enqueue(self, job: str, priority: int, due: int, expires: int | None, keep: str | None) -> None:
+    async def enqueue(
+        self,
+        job: str,
+        priority: int,
+        due: int,
+        expires: int | None,
+        keep: str | None,
+        key: str | None,
+        per_key: int | None,
+    ) -> None:
         await self.world.enqueue(
-            a_job(job, priority=priority, due_in_ms=due, expires_in_ms=expires, keep=keep, max_deliveries=2)
+            a_job(
+                job,
+                priority=priority,
+                due_in_ms=due,
+                expires_in_ms=expires,
+                keep=keep,
+                max_deliveries=2,
+                concurrency_key=key,
+                per_key=per_key,
+            )
         )
+
+    async def limit(self, config: QueueConfig) -> None:
+        self.limits = config
+        await self.store.configure(self.queue, config, None)
 
     async def claim(self, owner: Owner, slots: int, known: tuple[str, ...]) -> None:
         claimed = await self.world.claim(slots, owner, known)
@@ -148,6 +191,9 @@ async def holds(world: RedisWorld) -> None:
     for name in parked:
         indexes[f"parked {name}"] = keys.parked_type(name)
     where: dict[str, list[str]] = {}
+    held = await held_jobs(world)
+    for job_id, state in held.items():
+        where.setdefault(job_id, []).append(state)
     for state, key in indexes.items():
         for member in await redis.zrange(key, 0, -1):
             where.setdefault(member.decode(), []).append(state)
@@ -156,6 +202,7 @@ async def holds(world: RedisWorld) -> None:
 
     stated: dict[str, list[str]] = {}
     waiting_bytes, leased = 0, {}
+    by_key: dict[str, list[int]] = {}
     async for key in redis.scan_iter(match=f"{keys.records}*", count=1000):
         job_id = key.decode().removeprefix(keys.records)
         record = {name.decode(): value.decode() for name, value in (await redis.hgetall(key)).items()}
@@ -172,9 +219,18 @@ async def holds(world: RedisWorld) -> None:
         if State(state) not in ENDED:
             waiting_bytes += int(record["b"])
             assert await redis.exists(keys.envelope(job_id))
+        if "k" in record and state in ("active", "processing", "ready", "prioritized") and job_id not in held:
+            counts = by_key.setdefault(record["k"], [0, 0])
+            counts[state in ("ready", "prioritized")] += 1
         assert all(len(value) <= 64 for value in record.values())
     assert where == stated
     meta = await redis.hgetall(keys.meta)
+    counted_keys = {
+        name.decode(): [int(n) for n in count.split()]
+        for name, count in (await redis.hgetall(keys.key_counts)).items()
+    }
+    assert counted_keys == by_key
+    await nothing_waits_for_nothing(world, held, by_key, int(meta.get(b"per_key", 1)))
     assert int(meta.get(b"bytes", 0)) == waiting_bytes
     assert int(meta.get(b"parked", 0)) == sum(parked.values())
     counted = {name.decode(): int(count) for name, count in (await redis.hgetall(keys.leased)).items()}
@@ -187,7 +243,35 @@ async def holds(world: RedisWorld) -> None:
         assert record[1] is not None
 
 
-@pytest.mark.covers("RT-030", "RT-073")
+async def held_jobs(world: RedisWorld) -> dict[str, str]:
+    """The jobs that wait aside, with the state that their place means."""
+    keys, redis = world.keys, world.redis
+    found: dict[str, str] = {}
+    for key, count in (await redis.hgetall(keys.held_keys)).items():
+        members = await redis.zrange(keys.held_jobs + key.decode(), 0, -1, withscores=True)
+        assert len(members) == int(count) > 0
+        for member, score in members:
+            found[member.decode()] = "ready" if 0 <= score < 2**44 else "prioritized"
+            assert await redis.hget(keys.record(member.decode()), "k") == key
+    async for name in redis.scan_iter(match=f"{keys.held_jobs}*", count=1000):
+        assert await redis.hexists(keys.held_keys, name.decode().removeprefix(keys.held_jobs))
+    totals = [int(count or 0) for count in await redis.hmget(keys.meta, "hr", "hp")]
+    assert totals == [list(found.values()).count(state) for state in ("ready", "prioritized")]
+    return found
+
+
+async def nothing_waits_for_nothing(
+    world: RedisWorld, held: dict[str, str], by_key: dict[str, list[int]], per_key: int
+) -> None:
+    """The first of each key that waits aside finds it full; no key has more running than the most that one allows."""
+    redis, keys = world.redis, world.keys
+    for key in await redis.hkeys(keys.held_keys):
+        (first,) = await redis.zrange(keys.held_jobs + key.decode(), 0, 0)
+        own = await redis.hget(keys.record(first.decode()), "kl")
+        assert sum(by_key.get(key.decode(), [0, 0])) >= int(own or per_key), first
+
+
+@pytest.mark.covers("RT-030", "RT-073", "RT-153")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plan=st.lists(steps, min_size=1, max_size=25))
 def test_any_mix_of_calls_leaves_each_job_in_exactly_one_index(

@@ -25,6 +25,7 @@ from dockwork.store.protocol import (
     OwnerRecord,
     Put,
     QueueConfig,
+    RateLimit,
     RevokeCause,
     Sample,
     Settlement,
@@ -54,6 +55,8 @@ jobs = st.builds(
     timeout_ms=st.sampled_from([None, 5_000, 10_000]),
     keep=st.sampled_from([None, None, "none", "forever", "50000,1,10", ",2,", ",,30"]),
     envelope=st.sampled_from([b"{}", b"x" * 40]),
+    concurrency_key=st.sampled_from([None, None, "k", "l"]),
+    per_key=st.sampled_from([None, None, 2]),
 )
 configs = st.builds(
     QueueConfig,
@@ -65,6 +68,9 @@ configs = st.builds(
     max_timeout_ms=st.sampled_from([None, 7_000]),
     max_deliveries=st.sampled_from([None, 1, 3]),
     lease_ms=st.sampled_from([None, 150_000]),
+    rate=st.sampled_from([None, None, RateLimit(3, 150_000), RateLimit(2, 50_000)]),
+    concurrency=st.sampled_from([None, None, 2, 4]),
+    per_key=st.sampled_from([None, None, 2]),
     keep=st.fixed_dictionaries(
         {
             "completed_age_ms": st.sampled_from([50_000, 150_000, -1, 0]),

@@ -185,11 +185,13 @@ class RedisWorld(World):
         ):  # fmt: skip
             await self._shift(key, ms)
         await self._shift(keys.delayed, ms * 1024)
-        if (due := await self.redis.zscore(keys.wake, "due")) is not None:
-            await self.redis.zadd(keys.wake, {"due": due - ms})
+        for marker in ("due", "rate"):
+            if (due := await self.redis.zscore(keys.wake, marker)) is not None:
+                await self.redis.zadd(keys.wake, {marker: due - ms})
+        await self._shift_starts(ms)
         async for record in self.redis.scan_iter(match=f"{keys.records}*", count=1000):
             await self._age_fields(record, ("c", "d", "x", "r", "t", "h"), ms)
-        await self._age_fields(keys.meta, ("reap_after",), ms)
+        await self._age_fields(keys.meta, ("reap_after", "thr", "thm"), ms)
         for hash_key in (keys.workers, keys.quiesce, keys.types):
             await self._age_words(hash_key, ms)
         async for receipts in self.redis.scan_iter(match=f"{keys.receipts}*", count=1000):
@@ -214,6 +216,17 @@ class RedisWorld(World):
         found = await self.redis.zrange(key, 0, -1, withscores=True)
         if found:
             await self.redis.zadd(key, {member: score - by for member, score in found})
+
+    async def _shift_starts(self, ms: int) -> None:
+        """The buckets of the rate; a bucket is a hundredth of its period, and a part of one counts as none."""
+        starts = {name: int(value) for name, value in (await self.redis.hgetall(self.keys.rate)).items()}
+        width = starts.pop(b"w", 0)
+        if starts:
+            moved: dict[Any, int] = {"w": width}
+            for bucket, count in starts.items():
+                moved[str(int(bucket) - ms // width)] = count
+            await self.redis.delete(self.keys.rate)
+            await self.redis.hset(self.keys.rate, mapping=moved)
 
     async def _age_fields(self, key: Any, names: Sequence[str], ms: int) -> None:
         values = zip(names, await self.redis.hmget(key, names), strict=True)

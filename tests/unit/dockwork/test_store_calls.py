@@ -57,9 +57,10 @@ def test_a_plain_job_has_no_options_and_a_wish_each_its_own() -> None:
     assert calls.job_options(a_job(due_at_ms=4, due_in_ms=5)) == "at=4"
 
 
-def test_a_limit_per_key_is_refused_and_not_ignored() -> None:
-    with pytest.raises(InvalidValue, match="concurrency_key: expected none"):
-        calls.enqueue(KEYS, [a_job(concurrency_key="k")])
+def test_a_concurrency_key_travels_as_a_hash_with_its_own_number() -> None:
+    assert calls.job_options(a_job(concurrency_key="account 7")) == f"k={calls.key_hash('account 7')}"
+    assert calls.job_options(a_job(concurrency_key="x;y=1", per_key=3)) == f"k={calls.key_hash('x;y=1')};kl=3"
+    assert len(calls.key_hash("x")) == 20
 
 
 @pytest.mark.parametrize(
