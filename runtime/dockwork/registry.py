@@ -382,7 +382,7 @@ class JobType(Generic[P, R]):
         return args, ring.current if sealing.fields else ""
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
-        """Of the type and its arguments by name. Sealed ones count with a digest key only: a plain digest lets guess."""
+        """Of the type and its arguments by name; sealed ones count with a digest key only, as an HMAC."""
         signature, sealing = self.signature, self.signature.sealing
         if sealing is None:
             return arguments_digest(self.name, signature.dump(arguments))

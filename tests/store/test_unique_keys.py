@@ -63,7 +63,11 @@ async def test_a_unique_key_keeps_the_job_that_is_there(world: World) -> None:
 async def test_a_key_twice_in_one_call_is_a_duplicate(world: World) -> None:
     got = await world.enqueue(locked("a"), locked("b"), locked("c", REJECT), locked("d", DEBOUNCE))
 
-    assert got[1:] == [known("a", State.READY), refused("c", "unique", "a"), known("a", State.READY, "debounced")]
+    assert got[1:] == [
+        known("a", State.READY),
+        refused("c", "unique", "a"),
+        known("a", State.READY, "debounced"),
+    ]
     assert await world.ids(State.READY) == ["a"]
 
 

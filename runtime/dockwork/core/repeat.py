@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.retry import Backoff, BackoffKind, next_delay
@@ -30,7 +30,7 @@ class RepeatKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repeat:
-    """A rule by which one job runs again after each run, the same job with the same arguments. Build it with a class method.
+    """A rule by which a job runs again after each run, with the same id and arguments. Build it with a class method.
 
     times    runs in all; None = no end but a cancel, or a handler that raises `Discard`, `Unrecoverable` or `Cancelled`
 
@@ -48,22 +48,26 @@ class Repeat:
         fits = self.times is None or (
             isinstance(self.times, int) and not isinstance(self.times, bool) and 1 <= self.times <= MOST_TIMES
         )
-        require(fits, "repeat.times", expected=f"a whole number from 1 to {MOST_TIMES}, or None", got=self.times)
+        require(
+            fits, "repeat.times", expected=f"a whole number from 1 to {MOST_TIMES}, or None", got=self.times
+        )
 
     @classmethod
     def every(cls, interval: Span, times: int | None = None) -> Repeat:
-        """Due again each `interval` (seconds or a timedelta) after the first due time; what a long run missed is left out."""
+        """Due at each `interval` (seconds or a timedelta) from the first time on; what a long run missed is left out."""
         span = to_span(interval, "repeat.every", least=SHORTEST_INTERVAL, most=LONGEST_DELAY)
         return cls(kind=RepeatKind.EVERY, times=times, interval=span)
 
     @classmethod
     def cron(cls, schedule: str, times: int | None = None, *, tz: str = "Etc/UTC") -> Repeat:
-        """Due at the instants of five cron fields, the first run too. Raises InvalidSchedule, NeverFires, UnknownZone."""
+        """Due at the instants of five cron fields, the first run too. Raises InvalidSchedule, UnknownZone."""
         from dockwork.core.cron import Calendar, load_zone, parse_schedule
 
         load_zone(tz)
         return cls(
-            kind=RepeatKind.CRON, times=times, calendar=Calendar(schedule=parse_schedule(schedule), zone=tz).to_json()
+            kind=RepeatKind.CRON,
+            times=times,
+            calendar=Calendar(schedule=parse_schedule(schedule), zone=tz).to_json(),
         )
 
     @classmethod
@@ -112,7 +116,9 @@ class Repeat:
                 calendar=said.get("calendar", ""),
             )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise InvalidValue("repeat", expected="a rule that this version reads", got=type(error).__name__) from error
+            raise InvalidValue(
+                "repeat", expected="a rule that this version reads", got=type(error).__name__
+            ) from error
 
 
 def first_due_ms(repeat: Repeat, now_ms: int) -> int | None:
@@ -122,7 +128,14 @@ def first_due_ms(repeat: Repeat, now_ms: int) -> int | None:
     return _next_instant_ms(repeat, now_ms)
 
 
-def next_due_ms(repeat: Repeat, *, repeated: int, due_ms: int, now_ms: int, spread: float) -> int:
+class NextTime(NamedTuple):
+    """When a job is due next: at an instant, or so long after its run was settled, by the store's clock."""
+
+    at_ms: int = 0
+    after_ms: int = 0
+
+
+def next_time(repeat: Repeat, *, repeated: int, due_ms: int, now_ms: int, spread: float) -> NextTime:
     """When the job is due after a run.
 
     repeated    times it was due before this one
@@ -133,13 +146,13 @@ def next_due_ms(repeat: Repeat, *, repeated: int, due_ms: int, now_ms: int, spre
         case RepeatKind.EVERY:
             assert repeat.interval is not None
             step = to_ms(repeat.interval)
-            return due_ms + max((now_ms - due_ms) // step + 1, 1) * step
+            return NextTime(at_ms=due_ms + max((now_ms - due_ms) // step + 1, 1) * step)
         case RepeatKind.BACKOFF:
             assert repeat.policy is not None
-            return now_ms + to_ms(next_delay(repeat.policy, repeated + 1, spread))
+            return NextTime(after_ms=to_ms(next_delay(repeat.policy, repeated + 1, spread)))
         case RepeatKind.CRON:
-            return _next_instant_ms(repeat, now_ms)
-    return now_ms
+            return NextTime(at_ms=_next_instant_ms(repeat, now_ms))
+    return NextTime()
 
 
 def _next_instant_ms(repeat: Repeat, now_ms: int) -> int:

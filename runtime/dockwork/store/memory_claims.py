@@ -324,17 +324,17 @@ def _has_more_times(record: Record) -> bool:
 
 def _settle_repeat(turn: Turn, record: Record, settlement: Settlement) -> None:
     """A run of a job that repeats ended: it waits for its next time with fresh counters."""
-    assert settlement.next_due_ms is not None
+    due = settlement.next_due_ms or turn.ms + settlement.delay_ms
     record.owner, record.started, record.waits_since, record.expires = "", None, None, None
     record.attempts = record.deliveries = 0
-    record.due = record.scheduled_for = settlement.next_due_ms
+    record.due = record.scheduled_for = due
     record.repeated += 1
     record.checkpoint = record.progress = None
     if settlement.result is not None or settlement.outcome is Outcome.COMPLETED:
         result = settlement.result
         record.result = None if result is None or len(result) > RESULT_BYTES else result
     turn.tally("repeated")
-    turn.postpone(record, settlement.next_due_ms, "repeat")
+    turn.postpone(record, due, "repeat")
 
 
 def _settle_parked(turn: Turn, record: Record, settlement: Settlement) -> None:

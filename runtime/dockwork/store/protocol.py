@@ -209,7 +209,7 @@ class Settlement(NamedTuple):
     started_ms      when the handler began, for jobs whose `start` was never sent
     result          JSON bytes
     park_type       ``<type>`` or ``<type>@<schema hash>``
-    next_due_ms     when a job that repeats is due next, if it has a time left
+    next_due_ms     when a job that repeats is due next, if it has a time left; 0 = `delay_ms` from now
     resealed        what else is written, where values are sealed
     """
 

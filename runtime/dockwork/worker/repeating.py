@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dockwork import clock
-from dockwork.core.repeat import Repeat, next_due_ms
+from dockwork.core.repeat import Repeat, next_time
 from dockwork.errors import DockworkError
 from dockwork.store.protocol import Claim, Outcome, Settlement
 from dockwork.worker.logs import get_logger
@@ -35,10 +35,10 @@ def with_next_time(repeat: Repeat, claim: Claim, settlement: Settlement, now_ms:
         return settlement
     planned_ms = claim.due_ms if claim.scheduled_for_ms is None else claim.scheduled_for_ms
     try:
-        due_ms = next_due_ms(
+        following = next_time(
             repeat, repeated=claim.repeated, due_ms=planned_ms, now_ms=now_ms, spread=clock.spread()
         )
     except DockworkError as error:  # a calendar without another instant
         log.warning("repeat_ended", job_id=claim.job_id, error=str(error))
         return settlement
-    return settlement._replace(next_due_ms=due_ms)
+    return settlement._replace(next_due_ms=following.at_ms, delay_ms=following.after_ms)

@@ -3,7 +3,7 @@
 -- per settlement: "o", or "l" for lost. An outcome's letters:
 -- c completed  r retry  z snooze  f failed  d dead  x cancelled  p parked; and for the values that follow it:
 -- R result  D size of a dropped result  L delay_ms  W reason  F failure  E the same in less than 4 KiB  P parked type  G progress
--- N when a job that repeats is due next
+-- N when a job that repeats is due next, 0 = L from now
 local function read_settlements(K, first)
   local held, verdicts, at = {}, {}, first + 1
   for i = 1, tonumber(ARGV[first]) do

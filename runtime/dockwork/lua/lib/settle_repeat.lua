@@ -8,6 +8,9 @@
 local function settle_repeat(K, S, J)
   local R = J.record
   local due = tonumber(J.N)
+  if due == 0 then
+    due = S.ms + (tonumber(J.L) or 0)
+  end
   redis.call("HDEL", J.key, "w", "t", "r", "x", "f", "v")
   redis.call("HSET", J.key, "s", "delayed", "d", whole(due), "sf", whole(due), "rn", whole((tonumber(R[15]) or 0) + 1), "m", "1")
   local outputs = record_key(K.outputs, J.id)
