@@ -31,7 +31,6 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "hear"
 --- @include "post_markers"
 --- @include "earliest"
---- @include "barred"
 --- @include "cap_events"
 local S = open(K)
 if S.wrong then return S.wrong end

@@ -31,13 +31,6 @@ local function put_back(K, S, id, R, how)
   if S.keyed then
     leave_key(S, id, "running")
   end
-  if S.limits then
-    -- Also where the job itself does not come back: its place is free.
-    S.woken = (S.woken or 0) + 1
-    if S.keyed then
-      leave_key(S, id, "running")
-    end
-  end
   tally(S.stats, "interrupted:" .. how.cause, 1)
   if how.stalled then
     note(S, "stalled", id, how.cause)

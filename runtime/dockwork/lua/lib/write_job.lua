@@ -18,8 +18,8 @@ local function write_job(S, job)
   -- "m": the record has more than the plain fields; without it readers spare themselves the look-ups.
   fields[11], fields[12] = "m", "1"
   local size = 12
-  for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, k = set.k, kl = set.kl, sf = set.sf, rp = set.rp, u = job.u,
-      d = job.due ~= S.ms and whole(job.due) or nil}) do
+  for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, k = set.k, kl = set.kl,
+      sf = set.sf, rp = set.rp, u = job.u, d = job.due ~= S.ms and whole(job.due) or nil}) do
     fields[size + 1], fields[size + 2] = name, value
     size = size + 2
   end

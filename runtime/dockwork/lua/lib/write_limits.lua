@@ -1,7 +1,11 @@
 --- @include "whole"
 --- @include "free_keys"
+--- @include "when_full"
 -- The limits' part of `finish`: keys that became free let others in, then what changed is stored.
 local function write_limits(K, S)
+  if S.freed or next(S.keys) then
+    when_full(K, S)
+  end
   if S.freed then
     free_keys(S)
   end
