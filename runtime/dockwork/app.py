@@ -32,7 +32,7 @@ from dockwork.core.retry import Backoff
 from dockwork.core.states import State
 from dockwork.core.unique import Unique
 from dockwork.errors import require
-from dockwork.events import Callback, Gap, Subscriptions, Token, check_names
+from dockwork.events import Callback, Gap, Subscriptions, Token, check_names, check_queues
 from dockwork.keyring import Encryption, KeySource, passing_keys
 from dockwork.middleware import EnqueueMiddleware
 from dockwork.registry import (
@@ -48,7 +48,7 @@ from dockwork.registry import (
     item_by_name,
     queue_config,
 )
-from dockwork.reports import ErrorStats, sum_errors
+from dockwork.reports import ErrorStats
 from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
 from dockwork.store.protocol import Admission, ErrorReport, Event, QueueStats, Store
 from dockwork.sync import Portal, SyncCalls, SyncJobRef
@@ -370,15 +370,13 @@ class App:
 
     async def error_stats(self, *queues: str) -> ErrorStats:
         """Failed runs by queue and by job type, and the kinds of the last errors; of all queues, or of these."""
-        names = queues or await self.queues()
-        found = [await self.client.errors(queue, limit=200) for queue in names]
-        return sum_errors(dict(zip(names, found, strict=True)))
+        return await self.client.error_stats(*queues)
 
     # --- events ------------------------------------------------------------------------------------------
 
     def events(
         self, queue: str, *, only: Iterable[str] | str | None = None, since: str = "$", job: str | None = None
-    ) -> AsyncGenerator[Event | Gap]:
+    ) -> AsyncGenerator[Event | Gap, None]:
         """What happens in a queue, for ever: ``async for e in app.events("mail", only={"completed"})``.
 
         only      names of events: those of the states a job enters, progress, stalled, resumed, obliterated
@@ -411,7 +409,7 @@ class App:
         self._subscriptions.remove(token)
 
     def _subscribe(self, fn: Callback, names: frozenset[str] | None, queues: Iterable[str] | None) -> Token:
-        chosen = None if queues is None else tuple(QueueName("default", queue).queue for queue in queues)
+        chosen = check_queues(queues)
         return self._subscriptions.add(Token(fn, names, chosen), lambda: self.client.hub)
 
     @cached_property
@@ -506,7 +504,7 @@ class App:
             self.key_source = passing_keys(self.key_source.said)
         try:
             async with self.worker_lifespan():
-                bench.told = lambda: self.client.told()
+                bench.tell = lambda: self.client.told()
                 yield bench
         finally:
             self._store, self._clients, self._looked_at, self.key_source = before

@@ -35,6 +35,7 @@ from dockwork.errors import (
 from dockwork.events import Gap, Hub, Token, check_names, read_events
 from dockwork.middleware import EnqueueMiddleware, around_many, around_one
 from dockwork.registry import Item, JobType
+from dockwork.reports import ErrorStats, sum_errors
 from dockwork.store.event_calls import check_since
 from dockwork.store.protocol import (
     Admission,
@@ -130,14 +131,19 @@ class JobRef(Generic[R]):
 
     def events(
         self, *, only: Iterable[str] | str | None = None, since: str = "$"
-    ) -> AsyncGenerator[Event | Gap]:
+    ) -> AsyncGenerator[Event | Gap, None]:
         """What happens to this job, for ever; ``resumed`` too if it waits when its queue is resumed."""
         return self.client().events(self.queue, only=only, since=since, job=self.id)
 
-    async def cancel(self) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+    async def cancel(
+        self, *, force: bool = False
+    ) -> Literal["cancelled", "flagged", "too_late", "missing"]:
         """Ask the job not to run: ``cancelled`` if it waited, ``flagged`` if it runs and is told within a second,
-        ``too_late`` if it has ended, ``missing`` if it is not known."""
-        return await self.client().cancel(self.queue, self.id)
+        ``too_late`` if it has ended, ``missing`` if it is not known.
+
+        force    a running job ends as cancelled here and now; its handler is told, and what it still does counts no more
+        """
+        return await self.client().cancel(self.queue, self.id, force=force)
 
     async def result(self, timeout: float | None = None) -> R:
         """What the handler returned, as soon as the job has completed.
@@ -347,10 +353,12 @@ class Client:
         view = await self.view(queue, job_id)
         return None if view is None else view.state
 
-    async def cancel(self, queue: str, job_id: str) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+    async def cancel(
+        self, queue: str, job_id: str, *, force: bool = False
+    ) -> Literal["cancelled", "flagged", "too_late", "missing"]:
         """See `JobRef.cancel`."""
         await self._open()
-        answer = await self.store.cancel(self.name(queue), job_id)
+        answer = await self.store.cancel(self.name(queue), job_id, force=force)
         match answer:
             case "cancelled" | "flagged" | "too_late" | "missing":
                 return answer
@@ -386,7 +394,7 @@ class Client:
         only: Iterable[str] | str | None = None,
         since: str = "$",
         job: str | None = None,
-    ) -> AsyncGenerator[Event | Gap]:
+    ) -> AsyncGenerator[Event | Gap, None]:
         """What happens in a queue, or to one job of it, for ever. See `App.events`."""
         names = check_names(only)
         await self._open()
@@ -399,6 +407,11 @@ class Client:
         """The last error reports of a queue, and its figures per job type."""
         await self._open()
         return await self.store.errors(self.name(queue), limit=limit)
+
+    async def error_stats(self, *queues: str) -> ErrorStats:
+        """Failed runs by queue and by job type, of all queues or of these."""
+        names = queues or await self.queues()
+        return sum_errors({queue: await self.errors(queue, limit=200) for queue in names})
 
     async def _open(self) -> None:
         opening = self._opening

@@ -11,7 +11,7 @@ import inspect
 import logging
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -68,6 +68,11 @@ def check_names(only: Iterable[str] | str | None) -> frozenset[str] | None:
     return names
 
 
+def check_queues(queues: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Names of queues. Raises InvalidValue."""
+    return None if queues is None else tuple(QueueName("default", queue).queue for queue in queues)
+
+
 class Feed:
     """Reads the events of one queue, for ever, in batches.
 
@@ -82,7 +87,7 @@ class Feed:
         self._name = name
         self._patient = patient
 
-    async def batches(self) -> AsyncIterator[list[Event | Gap]]:
+    async def batches(self) -> AsyncGenerator[list[Event | Gap], None]:
         """What came, never empty. Raises InvalidValue, AccessDenied unless patient."""
         failures = 0
         while True:
@@ -101,7 +106,7 @@ class Feed:
                 ceiling = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures, 16))
                 await asyncio.sleep(ceiling * clock.spread())
 
-    async def _in_one_mode(self) -> AsyncIterator[list[Event | Gap]]:
+    async def _in_one_mode(self) -> AsyncGenerator[list[Event | Gap], None]:
         """Batches until it is time to look again where the queue's events go."""
         mode = (await self._store.event_options(self._name)).mode
         if mode is EventMode.OFF:
@@ -115,7 +120,7 @@ class Feed:
             async for batch in batches:
                 yield batch
 
-    async def _kept(self) -> AsyncIterator[list[Event | Gap]]:
+    async def _kept(self) -> AsyncGenerator[list[Event | Gap], None]:
         if self.last == "$":
             self.last = await self._store.last_event(self._name)
         self.began.set()
@@ -126,7 +131,7 @@ class Feed:
                 batch.insert(0, Gap(queue=self._name.queue, from_=found[0].gap_from, to=found[0].id))
             yield batch
 
-    async def _published(self) -> AsyncIterator[list[Event | Gap]]:
+    async def _published(self) -> AsyncGenerator[list[Event | Gap], None]:
         lost = False
         async with aclosing(_closable(self._store.published(self._name))) as messages:
             coming: asyncio.Future[Event | None] | None = None
@@ -152,7 +157,7 @@ class Feed:
                     await asyncio.gather(coming, return_exceptions=True)
 
 
-async def _closable(messages: AsyncIterator[Event | None]) -> AsyncIterator[Event | None]:
+async def _closable(messages: AsyncIterator[Event | None]) -> AsyncGenerator[Event | None, None]:
     async for message in messages:
         yield message
 
@@ -193,7 +198,7 @@ class JobSeen:
 
 async def read_events(
     store: Store, name: QueueName, *, only: frozenset[str] | None, since: str, job: str | None
-) -> AsyncIterator[Event | Gap]:
+) -> AsyncGenerator[Event | Gap, None]:
     """Events of one queue, or of one job of it, for ever; gaps are told whatever `only` is."""
     feed = Feed(store, name, since)
     seen = None

@@ -109,12 +109,13 @@ async def around_many(
         for task in passing:
             task.cancel()
         await asyncio.gather(*passing, return_exceptions=True)
-        for future in (*ready, *stored):
-            _forget(future)
+        _forget(ready)
+        _forget(stored)
     return admissions
 
 
-def _forget(future: asyncio.Future[Any] | asyncio.Future[Admission]) -> None:
+def _forget(futures: Sequence[asyncio.Future[Any]]) -> None:
     """One error reached the caller; those of other items are told to nobody."""
-    if future.done() and not future.cancelled():
-        future.exception()
+    for future in futures:
+        if future.done() and not future.cancelled():
+            future.exception()

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
 from dockwork.client import Client, Counts, Job, JobRef
 from dockwork.core.states import State
-from dockwork.registry import CallOptions, Item, Registry, item_by_name
-from dockwork.store.protocol import Admission, Admitted, QueueStats
+from dockwork.events import Callback, Gap, Token, check_names, check_queues
+from dockwork.registry import CallOptions, Item, ItemOptions, Registry, item_by_name
+from dockwork.reports import ErrorStats
+from dockwork.store.protocol import Admission, Admitted, ErrorReport, Event, QueueStats
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -104,8 +106,12 @@ class SyncJobRef(Generic[R]):
     def info(self) -> Job | None:
         return self.portal.run(self.ref.info)
 
-    def cancel(self) -> Literal["cancelled", "flagged", "too_late", "missing"]:
-        return self.portal.run(self.ref.cancel)
+    def events(self, *, only: Iterable[str] | str | None = None, since: str = "$") -> Iterator[Event | Gap]:
+        names = check_names(only)
+        return iterate(self.portal, lambda: self.ref.events(only=names, since=since))
+
+    def cancel(self, *, force: bool = False) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+        return self.portal.run(lambda: self.ref.cancel(force=force))
 
     def result(self, timeout: float | None = None) -> R:
         return self.portal.run(lambda: self.ref.result(timeout))
@@ -140,10 +146,10 @@ class SyncCalls:
         arguments: Mapping[str, Any] | None = None,
         *,
         queue: str,
-        options: CallOptions | None = None,
+        **options: Unpack[ItemOptions],
     ) -> SyncJobRef[Any]:
         """Store a job of a type by its name."""
-        said = options or CallOptions()
+        said = CallOptions().and_(**options)
         item = item_by_name(type_, arguments or {}, queue=queue, registry=self._registry, options=said)
         return self.submit(item)
 
@@ -175,17 +181,7 @@ class SyncCalls:
     def jobs(self, queue: str, *, state: State | str, limit: int | None = None) -> Iterator[Job]:
         """The jobs of a queue in one state, fetched as they are read."""
         wanted = State(state)
-
-        async def start() -> AsyncIterator[Job]:
-            return self._client().jobs(queue, wanted, limit=limit)
-
-        pages = self._portal.run(start)
-
-        async def step() -> Any:
-            return await anext(pages, _END)
-
-        while (job := self._portal.run(step)) is not _END:
-            yield job
+        return iterate(self._portal, lambda: self._client().jobs(queue, wanted, limit=limit))
 
     def stats(self, queue: str) -> QueueStats:
         """Counts per state, totals and flags of a queue."""
@@ -203,12 +199,78 @@ class SyncCalls:
 
         return self._portal.run(call)
 
+    def errors(self, queue: str, *, limit: int = 50) -> list[ErrorReport]:
+        """The last failed runs of a queue, the newest first."""
+
+        async def call() -> list[ErrorReport]:
+            return list((await self._client().errors(queue, limit=limit)).recent)
+
+        return self._portal.run(call)
+
+    def error_stats(self, *queues: str) -> ErrorStats:
+        """Failed runs by queue and by job type, of all queues or of these."""
+
+        async def call() -> ErrorStats:
+            return await self._client().error_stats(*queues)
+
+        return self._portal.run(call)
+
+    def events(
+        self, queue: str, *, only: Iterable[str] | str | None = None, since: str = "$", job: str | None = None
+    ) -> Iterator[Event | Gap]:
+        """What happens in a queue, for ever; each step waits for the next event. See `App.events`."""
+        names = check_names(only)
+        return iterate(self._portal, lambda: self._client().events(queue, only=names, since=since, job=job))
+
+    def on(self, name: str, fn: Callback, *, queues: Iterable[str] | None = None) -> Token:
+        """Call ``fn(event)`` for each event of that name, on the twin's own thread."""
+        return self._subscribe(Token(fn, check_names(name), check_queues(queues)))
+
+    def on_all(self, fn: Callback, *, queues: Iterable[str] | None = None) -> Token:
+        """Call ``fn(event)`` for each event from now on, on the twin's own thread, until `off`."""
+        return self._subscribe(Token(fn, None, check_queues(queues)))
+
+    def off(self, token: Token) -> None:
+        """Tell a subscriber nothing more."""
+        token.cancel()
+
+    def _subscribe(self, token: Token) -> Token:
+        async def call() -> None:
+            self._client().hub.add(token)
+            await token.ready()
+
+        self._portal.run(call)
+        return token
+
     def close(self) -> None:
         """Close the connection and end the thread; the next call starts again."""
 
         if self._portal.is_running:
             self._portal.run(self._close)
             self._portal.stop()
+
+
+def iterate(portal: Portal, start: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+    """What an async iterator gives, fetched on the portal's loop as it is read."""
+
+    async def begin() -> AsyncIterator[T]:
+        return start()
+
+    source = portal.run(begin)
+
+    async def step() -> Any:
+        return await anext(source, _END)
+
+    async def end() -> None:
+        if isinstance(source, AsyncGenerator):
+            await source.aclose()
+
+    try:
+        while (value := portal.run(step)) is not _END:
+            yield value
+    finally:
+        if portal.is_running:
+            portal.run(end)
 
 
 async def _awaited(call: Callable[[], Awaitable[T]]) -> T:

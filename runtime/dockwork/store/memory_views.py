@@ -5,6 +5,7 @@ from __future__ import annotations
 from dockwork.core.states import RUNNING, State
 from dockwork.store.memory_limits import throttled_by
 from dockwork.store.memory_queue import MemoryQueue, Record
+from dockwork.store.memory_seals import join_parts
 from dockwork.store.operator_calls import read_rate
 from dockwork.store.protocol import JobView, QueueStats, Sample, SampleRequest
 from dockwork.store.texts import decode_failure
@@ -26,6 +27,7 @@ def view_of(record: Record, *, is_paused: bool) -> JobView:
         type=record.type,
         state=state,
         envelope=record.envelope,
+        seq=record.seq,
         priority=record.priority,
         created_ms=record.created,
         due_ms=record.due or record.created,
@@ -45,6 +47,7 @@ def view_of(record: Record, *, is_paused: bool) -> JobView:
         checkpoint=record.checkpoint,
         log=() if record.log is None else tuple(record.log.split("\n")),
         failures=tuple(decode_failure(record.errors[at]) for at in last_five if at in record.errors),
+        sealed=join_parts(record.seals),
         exit=record.exit,
     )
 

@@ -326,12 +326,16 @@ class Wake:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobView:
-    """One job as it stands, for people and tools."""
+    """One job as it stands, for people and tools.
+
+    seq     its place among the queue's jobs: later ones have higher numbers, and so has what was put back at the end
+    """
 
     id: str
     type: str
     state: State
     envelope: bytes
+    seq: int = 0
     priority: int = 0
     created_ms: int = 0
     due_ms: int = 0
@@ -845,8 +849,8 @@ class Store(Protocol):
         self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
     ) -> builtins.list[JobView]: ...
     async def stats(self, queue: QueueName) -> QueueStats: ...
-    async def cancel(self, queue: QueueName, job_id: str) -> str:
-        """``cancelled``, ``flagged``, ``too_late`` or ``missing``."""
+    async def cancel(self, queue: QueueName, job_id: str, *, force: bool = False) -> str:
+        """``cancelled``, ``flagged``, ``too_late`` or ``missing``; by force a running job is ``cancelled`` at once."""
         ...
 
     async def queues(self, namespace: str) -> builtins.list[QueueName]: ...

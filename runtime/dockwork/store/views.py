@@ -79,6 +79,7 @@ def _job(row: list[Any], paused: bool) -> JobView:
         type=record["n"].decode(),
         state=state,
         envelope=envelope or b"",
+        seq=number("q") or 0,
         priority=number("p") or 0,
         created_ms=created_ms,
         due_ms=number("d") or created_ms,
@@ -98,6 +99,7 @@ def _job(row: list[Any], paused: bool) -> JobView:
         checkpoint=outputs.get("checkpoint"),
         log=tuple(outputs["log"].decode("utf-8", "replace").split("\n")) if "log" in outputs else (),
         failures=_failures(outputs, number("f") or 0),
+        sealed=record.get("z", b"").decode(),
         exit=outputs.get("exit", b"").decode("utf-8", "replace"),
     )
 

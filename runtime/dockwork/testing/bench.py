@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -54,7 +54,7 @@ class _BenchStore(MemoryStore):
             if admission.outcome is Admitted.ACCEPTED:
                 self._bench._note(queue, job)
         if self._bench.mode == "inline" and not _IN_TICK.get():
-            await self._bench.run_all()
+            await self._bench.run_due()
         return admissions
 
     async def tick(self, queue: QueueName, uid: str | None = None, *, by: str = "worker") -> list[Ticked]:
@@ -84,11 +84,14 @@ class Bench:
         self._namespace = namespace
         self._middlewares = middlewares
         self._envelopes: dict[tuple[str, str], bytes] = {}
+        self.tell: Callable[[], Awaitable[None]] | None = None  #: tells the app's subscribers
 
     async def open(self) -> None:
         """Write the queues' options, as a worker of the app does at its start."""
         for queue, config in self._registry.queue_configs.items():
             await self.store.configure(self._name(queue), config, None)
+        for queue, options in self._registry.event_options.items():
+            await self.store.set_events(self._name(queue), options)
 
     @property
     def now(self) -> datetime:
@@ -152,7 +155,13 @@ class Bench:
             await self.store.expire(name)
             await self.store.trim(name)
         if self.mode == "inline":
-            await self.run_all()
+            await self.run_due()
+        await self.told()
+
+    async def told(self) -> None:
+        """Return when those who subscribed by ``app.on`` know all that happened; `run_all` and `advance` see to it."""
+        if self.tell is not None:
+            await self.tell()
 
     async def run_all(self, *, most: int = 100_000) -> list[Job]:
         """Run what is due in all queues, and what that enqueues, until nothing is due.
@@ -161,6 +170,12 @@ class Bench:
                    with its failures; completed jobs that are not kept are left out
         Raises     AssertionError after `most` runs
         """
+        ran = await self.run_due(most=most)
+        await self.told()
+        return ran
+
+    async def run_due(self, *, most: int = 100_000) -> list[Job]:
+        """`run_all`, without waiting for subscribers."""
         ran: list[tuple[str, str]] = []
         while found := await self._round(most - len(ran)):
             ran += found
