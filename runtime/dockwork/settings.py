@@ -38,9 +38,17 @@ class RedisSettings:
     """
 
     url: str | None = field(default=None, repr=False)
-    """``redis://``, ``rediss://`` or ``unix://``; may hold a password, so it is in no repr."""
+    """``redis://``, ``rediss://`` or ``unix://``; may hold a password, so it is in no repr. For Sentinel and Cluster it
+    may name several servers, with commas: ``redis://one:26379,two:26379``."""
     url_file: str | None = None
     """A file that holds the URL, read again at each connect, so that a changed Secret restarts nothing."""
+    mode: Literal["standalone", "sentinel", "cluster"] = "standalone"
+    """What the address names: one server, sentinels that know the primary, or nodes of a Cluster."""
+    sentinel_master: str | None = None
+    """The name under which the sentinels watch the primary; with mode ``sentinel``."""
+    sentinel_user: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    """The login at the sentinels, if it is another than the URL's."""
     source: str = field(default="", repr=False, compare=False)
     """The variable that gave `url` or `url_file`, for messages; "" for code."""
     host: str = "localhost"
@@ -63,6 +71,7 @@ class RedisSettings:
     def __post_init__(self) -> None:
         require(1 <= self.port <= 65535, "REDIS_PORT", expected="1 to 65535", got=self.port)
         require(1 <= self.pool_size <= 1000, "REDIS_POOL_SIZE", expected="1 to 1000", got=self.pool_size)
+        _check_mode(self.mode, self.sentinel_master)
         for name in ("pool_timeout", "connect_timeout", "command_timeout"):
             span: timedelta = getattr(self, name)
             expected = "more than 0 s, at most 1 h"
@@ -78,7 +87,6 @@ class RedisSettings:
         code      what the program says, as a URL or whole settings; beats bare variables, not DOCKWORK_ ones
         Raises    InvalidValue naming the variable
         """
-        _refuse_modes(environ)
         given = _code_values(code)
         values: dict[str, Any] = {}
         for name, variables, read in _REDIS_FIELDS:
@@ -120,11 +128,14 @@ def _address(environ: Mapping[str, str], code: Mapping[str, Any]) -> dict[str, A
     return {"url_file": None, "url": None}
 
 
-def _refuse_modes(environ: Mapping[str, str]) -> None:
-    for name in (f"{OURS}REDIS_MODE", "REDIS_MODE"):
-        mode = environ.get(name)
-        if mode and mode != "standalone":
-            raise InvalidValue(name, expected="standalone, the only mode of this version", got=mode)
+def _check_mode(mode: str, sentinel_master: str | None) -> None:
+    modes = ("standalone", "sentinel", "cluster")
+    require(mode in modes, "REDIS_MODE", expected="standalone, sentinel or cluster", got=mode)
+    named = bool(sentinel_master)
+    expected = "the name of the primary that the sentinels watch, as REDIS_MODE is sentinel"
+    require(named or mode != "sentinel", "REDIS_SENTINEL_MASTER", expected=expected, got=sentinel_master)
+    expected = "none, as REDIS_MODE is not sentinel"
+    require(not named or mode == "sentinel", "REDIS_SENTINEL_MASTER", expected=expected, got=sentinel_master)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,6 +346,10 @@ _REDIS_FIELDS: tuple[tuple[str, tuple[str, ...], Callable[[str, str], Any]], ...
     ("host", ("REDIS_HOST",), _read_text),
     ("port", ("REDIS_PORT",), _read_int),
     ("password", ("REDIS_PASS",), _read_text),
+    ("mode", ("REDIS_MODE",), _read_choice("standalone", "sentinel", "cluster")),
+    ("sentinel_master", ("REDIS_SENTINEL_MASTER",), _read_text),
+    ("sentinel_user", ("REDIS_SENTINEL_USER",), _read_text),
+    ("sentinel_password", ("REDIS_SENTINEL_PASS",), _read_text),
     ("ca_file", ("REDIS_CA_FILE",), _read_text),
     ("tls_verify", ("REDIS_TLS_VERIFY",), _read_flag),
     ("pool_size", ("REDIS_POOL_SIZE",), _read_int),

@@ -7,10 +7,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
+from dockwork.core.keys import QueueKeys
+from dockwork.settings import RedisSettings
 from dockwork.store.memory import MemoryStore
 from dockwork.store.redis import RedisStore
+from dockwork.store.topology import slot_of
+from support.redis_cluster import RedisCluster
+from support.redis_sentinel import RedisSentinel
 from support.redis_server import RedisServer, valkey_program
-from support.store_world import MemoryWorld, RedisWorld, World
+from support.store_world import QUEUE, MemoryWorld, RedisWorld, World
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +32,37 @@ def valkey_server() -> Iterator[RedisServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[RedisCluster]:
+    """A Cluster of three primaries for all tests that leave its slots where they are."""
+    with RedisCluster() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def sentinel() -> Iterator[RedisSentinel]:
+    """A primary, its replica and three sentinels, for all tests that leave a primary and a replica behind."""
+    with RedisSentinel(password="secret", sentinel_password="watch") as running:
+        yield running
+
+
 @asynccontextmanager
 async def redis_world(server: RedisServer) -> AsyncIterator[RedisWorld]:
     server.flush()
     world = RedisWorld(RedisStore(server.url), server.url)
+    try:
+        yield world
+    finally:
+        await world.close()
+
+
+@asynccontextmanager
+async def cluster_world(cluster: RedisCluster) -> AsyncIterator[RedisWorld]:
+    cluster.flush()
+    store = RedisStore(RedisSettings(url=cluster.url, mode="cluster"))
+    # The node that serves the queue has every key of it.
+    node = cluster.nodes[cluster.owner(slot_of(QueueKeys(QUEUE).prefix))]
+    world = RedisWorld(store, f"unix://{node.socket}")
     try:
         yield world
     finally:
@@ -50,6 +82,10 @@ def on_valkey(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[Wor
     return redis_world(request.getfixturevalue("valkey_server"))
 
 
+def on_cluster(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[World]:
+    return cluster_world(request.getfixturevalue("cluster"))
+
+
 def in_memory(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[World]:
     return memory_world()
 
@@ -57,7 +93,7 @@ def in_memory(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[Wor
 MakeWorld = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]
 
 #: Every implementation of the protocol.
-WORLDS: list[MakeWorld] = [on_redis, on_valkey, in_memory]
+WORLDS: list[MakeWorld] = [on_redis, on_valkey, on_cluster, in_memory]
 
 
 @pytest.fixture(params=WORLDS, ids=lambda make: make.__name__)

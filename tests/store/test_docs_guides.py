@@ -87,7 +87,7 @@ def test_each_variable_of_the_configuration_guide_is_read_and_no_other() -> None
     rows = [line.split("|")[1] for line in text.splitlines() if line.startswith("| `")]
     documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
     read = {name for _, names, _ in settings._REDIS_FIELDS for name in names}
-    read |= {"REDIS_URL", "REDIS_URL_FILE", "REDIS_MODE"}
+    read |= {"REDIS_URL", "REDIS_URL_FILE"}
     read |= {f"DOCKWORK_{name}" for _, name, _ in settings._FIELDS}
 
     assert documented == read

@@ -769,6 +769,10 @@ class Wire:
                 future.exception()
         self.on_lost()
 
+    def abandon(self) -> None:
+        """Close it without waiting: it is of no use any more."""
+        self._lose(None)
+
     async def close(self) -> None:
         """Close the connection; calls under way raise OutcomeUnknown."""
         writer = self._connection._writer
@@ -835,6 +839,10 @@ class Commands:
         self._wires: list[Wire] = []
         self._opening = asyncio.Lock()
         self._failed: tuple[int, StoreUnavailable | AccessDenied | None] = (0, None)
+
+    def idle(self) -> Wire | None:
+        """A wire with room that is open already."""
+        return next((wire for wire in self._wires if wire.alive and wire.under_way < CALLS_PER_WIRE), None)
 
     async def wire(self) -> Wire:
         """A wire with room. Raises StoreUnavailable, AccessDenied; an attempt waits for its turn in the back-off."""

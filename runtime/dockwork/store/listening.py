@@ -35,7 +35,7 @@ class EventReads:
     async def read(self, keys: QueueKeys, since: str, block_s: float) -> list[Event]:
         """Entries after `since` (an entry's id, ``0``, or ``$`` for what comes from now on)."""
         since = check_since(since)
-        wire = await self._take()
+        wire = await self._take(self._connector.for_key(keys.events))
         self._busy.add(wire)
         try:
             found = await self._read(wire, keys, since, block_s)
@@ -89,13 +89,13 @@ class EventReads:
             for at, entry in enumerate(entries[:EVENTS_AT_ONCE])
         ]
 
-    async def _take(self) -> Wire:
-        while self._idle:
-            wire = self._idle.pop()
+    async def _take(self, connector: Connector) -> Wire:
+        for wire in [one for one in self._idle if one.connector.at == connector.at or connector.at is None]:
+            self._idle.remove(wire)
             if wire.alive:
                 return wire
             await wire.close()
-        return await open_paced(self._connector, self._pace)
+        return await open_paced(connector, self._pace)
 
     async def close(self) -> None:
         for wire in [*self._idle, *self._busy]:
@@ -154,6 +154,7 @@ async def listen_events(connector: Connector, pace: Pace, keys: QueueKeys) -> As
 
 async def _messages(connector: Connector, pace: Pace, command: str, what: str) -> AsyncIterator[list[Any]]:
     """What comes on one subscription, until it is lost: StoreUnavailable, or AccessDenied."""
+    connector = await connector.located()
     connection = connector.asynchronous()
     try:
         await connection.connect()

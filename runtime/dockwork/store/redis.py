@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -15,7 +15,8 @@ from dockwork.settings import RedisSettings
 from dockwork.store import calls, event_calls, operator_calls, views
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
-from dockwork.store.connections import Commands, Connector, Pace, Wire, parse_info
+from dockwork.store.cluster import ClusterNodes
+from dockwork.store.connections import Asks, Commands, Connector, Pace, parse_info
 from dockwork.store.cron_redis import CronStore
 from dockwork.store.listening import EventReads, listen, listen_events
 from dockwork.store.protocol import (
@@ -43,6 +44,7 @@ from dockwork.store.protocol import (
     Wake,
 )
 from dockwork.store.renewal import RedisRenewalChannel
+from dockwork.store.topology import slot_of
 from dockwork.store.views import to_map
 from dockwork.store.waiting import Waiters
 
@@ -89,21 +91,27 @@ class RedisStore(CronStore):
             await parts.waiters.close()
             await parts.events.close()
             await parts.commands.close()
+            if parts.nodes is not None:
+                await parts.nodes.close()
 
     async def ping(self) -> int:
         wire = await self._wire()
         seconds, micros = await wire.ask("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def _wire(self) -> Wire:
-        return await self._connected().commands.wire()
+    async def _wire(self, queue: QueueName | None = None) -> Asks:
+        """What to send by: on a Cluster at the node of `queue`, whose run id a script is told."""
+        parts = self._connected()
+        if parts.nodes is None:
+            return await parts.commands.wire()
+        return await parts.nodes.routed(None if queue is None else slot_of(self.keys(queue).prefix))
 
     def _connected(self) -> _Parts:
         """The connections of this event loop; a store that moves to another loop leaves the old ones behind."""
         loop = asyncio.get_running_loop()
         if self._parts is None or self._parts.loop is not loop:
             self._announced.clear()
-            self._parts = _Parts(self._connector, loop)
+            self._parts = _Parts(self._connector, loop, lambda keys: self._wire(keys.name))
         return self._parts
 
     def keys(self, queue: QueueName) -> QueueKeys:
@@ -112,10 +120,10 @@ class RedisStore(CronStore):
             keys = self._keys[queue] = QueueKeys(queue)
         return keys
 
-    async def _run(self, call: Call[R], wire: Wire | None = None) -> R:
+    async def _run(self, call: Call[R], wire: Asks | None = None) -> R:
         """Send `call`; a lost answer carries its job ids, and asks by them."""
         if wire is None:
-            wire = await self._wire()
+            wire = await self._wire(call.keys.name)
         try:
             answer: R = await wire.call(call)
         except OutcomeUnknown as error:
@@ -130,7 +138,7 @@ class RedisStore(CronStore):
 
         return OutcomeUnknown(f"{call.script} on {queue}: {error}", ids, resolve)
 
-    async def _announce(self, queue: QueueName, wire: Wire) -> None:
+    async def _announce(self, queue: QueueName, wire: Asks) -> None:
         """Enter the queue in its namespace's list, once per process and connection set: another slot than its keys.
 
         A full Redis refuses it; then it is tried again with the next call, which goes on all the same.
@@ -149,7 +157,7 @@ class RedisStore(CronStore):
         if not jobs:
             return []
         batches = [calls.enqueue(keys, batch) for batch in calls.enqueue_batches(jobs)]
-        wire = await self._wire()
+        wire = await self._wire(queue)
         await self._announce(queue, wire)
         admissions: builtins.list[Admission] = []
         for batch in batches:
@@ -162,7 +170,7 @@ class RedisStore(CronStore):
     async def claim(
         self, queue: QueueName, owner: Owner, *, number: int, slots: int, known: Sequence[str] = ()
     ) -> Claimed:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         who = Claimant(owner, number, slots, wire.run_id, known, self._lease_ms)
         return await self._run(calls.claim(self.keys(queue), who), wire)
 
@@ -179,12 +187,12 @@ class RedisStore(CronStore):
         claim_next: int = 0,
         known: Sequence[str] = (),
     ) -> Settled:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         who = Claimant(owner, number, claim_next, wire.run_id, known, self._lease_ms)
         return await self._run(calls.settle(self.keys(queue), who, settlements), wire)
 
     async def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         await self._announce(queue, wire)
         call = calls.renew(self.keys(queue), leases, beat, run_id=wire.run_id, lease_ms=self._lease_ms)
         return await self._run(call, wire)
@@ -225,7 +233,7 @@ class RedisStore(CronStore):
     async def register(
         self, queue: QueueName, template_hash: str, types: Mapping[str, tuple[str, bytes]]
     ) -> None:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         await self._announce(queue, wire)
         await self._run(calls.register(self.keys(queue), template_hash, types), wire)
 
@@ -233,7 +241,7 @@ class RedisStore(CronStore):
         await self._run(calls.leave(self.keys(queue), owner, beat))
 
     async def predecessors(self, queue: QueueName, owner: Owner) -> builtins.list[str]:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         beats = [
             decode_beat(beat) for beat in to_map(await wire.ask("HGETALL", self.keys(queue).workers)).values()
         ]
@@ -241,7 +249,7 @@ class RedisStore(CronStore):
         return [beat.owner for beat in same if beat.owner != str(owner)]
 
     async def config(self, queue: QueueName) -> QueueConfig:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         values = await wire.ask("HMGET", self.keys(queue).meta, *operator_calls.CONFIG_FIELDS)
         return operator_calls.read_config(values)
 
@@ -265,7 +273,7 @@ class RedisStore(CronStore):
     async def reap(self, queue: QueueName) -> tuple[int, int]:
         returned = buried = 0
         while True:
-            wire = await self._wire()
+            wire = await self._wire(queue)
             call = calls.reap(self.keys(queue), run_id=wire.run_id, lease_ms=self._lease_ms)
             back, dead = await self._run(call, wire)
             returned, buried = returned + back, buried + dead
@@ -293,34 +301,41 @@ class RedisStore(CronStore):
     async def configure(
         self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
     ) -> OwnerRecord | None:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         await self._announce(queue, wire)
         return await self._run(operator_calls.configure(self.keys(queue), config, owner), wire)
 
     async def sample(
         self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
     ) -> Sample:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         request = SampleRequest(queue=queue, horizon_ms=horizon_ms, template_hash=template_hash, cold=cold)
         return await self._run(self._sample(request, wire), wire)
 
     async def samples(self, requests: Sequence[SampleRequest]) -> builtins.list[Sample | DockworkError]:
         wire = await self._wire()
-        asked = [wire.call(self._sample(request, wire)) for request in requests]
+        if self._connected().nodes is None:
+            asked = [wire.call(self._sample(request, wire)) for request in requests]
+        else:
+            asked = [self._sample_alone(request) for request in requests]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         found: list[Sample | DockworkError] = []
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, DockworkError):
                 raise answer
             found.append(answer)
-        if not wire.alive:
+        if not wire.alive and self._connected().nodes is None:
             # One lost connection is one fault, not a fault of each queue.
             for answer in found:
                 if isinstance(answer, DockworkError):
                     raise answer
         return found
 
-    def _sample(self, request: SampleRequest, wire: Wire) -> Call[Sample]:
+    async def _sample_alone(self, request: SampleRequest) -> Sample:
+        wire = await self._wire(request.queue)
+        return await self._run(self._sample(request, wire), wire)
+
+    def _sample(self, request: SampleRequest, wire: Asks) -> Call[Sample]:
         return operator_calls.sample(
             self.keys(request.queue),
             run_id=wire.run_id,
@@ -389,7 +404,7 @@ class RedisStore(CronStore):
         return await self._connected().events.read(self.keys(queue), since, block_s)
 
     async def last_event(self, queue: QueueName) -> str:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         newest = await wire.ask("XREVRANGE", self.keys(queue).events, "+", "-", "COUNT", 1)
         return newest[0][0].decode() if newest else event_calls.FIRST_EVENT
 
@@ -397,12 +412,12 @@ class RedisStore(CronStore):
         return listen_events(self._connector, Pace(), self.keys(queue))
 
     async def set_events(self, queue: QueueName, options: EventOptions) -> None:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         await self._announce(queue, wire)
         await self._run(event_calls.set_events(self.keys(queue), options), wire)
 
     async def event_options(self, queue: QueueName) -> EventOptions:
-        wire = await self._wire()
+        wire = await self._wire(queue)
         values = await wire.ask("HMGET", self.keys(queue).meta, *event_calls.OPTION_FIELDS)
         return event_calls.read_options(values)
 
@@ -413,11 +428,17 @@ class RedisStore(CronStore):
 class _Parts:
     """What belongs to one event loop."""
 
-    def __init__(self, connector: Connector, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        loop: asyncio.AbstractEventLoop,
+        asks: Callable[[QueueKeys], Awaitable[Asks]],
+    ) -> None:
         self.loop = loop
         pace = Pace()
         self.commands = Commands(connector, pace)
-        self.waiters = Waiters(connector, pace, self.commands)
+        self.nodes = ClusterNodes(connector) if connector.settings.mode == "cluster" else None
+        self.waiters = Waiters(connector, pace, asks)
         self.events = EventReads(connector, pace)
         # Its own pace: a subscription that is refused must not slow the rest.
         self.listening = Pace()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
@@ -16,15 +16,19 @@ from dockwork.store.connections import (
     LOST,
     Connector,
     RedisConnection,
+    check_mode,
     connect_error,
     counts_as_disconnect,
     pack,
     pack_call,
     parse_info,
+    redirection,
     reply_error,
 )
 from dockwork.store.protocol import Heartbeat, Lease, Owner, Put, Renewal, Verdict
 from dockwork.store.scripts import script
+from dockwork.store.sentinel import Place
+from dockwork.store.topology import Topology
 
 R = TypeVar("R")
 
@@ -35,45 +39,94 @@ SCRIPTS = ("renew", "requeue", "leave")
 LATE_S = 5.0
 
 
+class _Line:
+    """One connection and the run id of its server."""
+
+    def __init__(self, connector: Connector, connection: RedisConnection) -> None:
+        self.connector = connector
+        self.connection = connection
+        self.run_id = ""
+
+
 class RedisRenewalChannel:
-    """`RenewalChannel` on Redis. Nothing is sent twice: after a lost answer the caller connects again and asks."""
+    """`RenewalChannel` on Redis: one connection, or one per node of a Cluster that has a queue of the caller's.
+
+    Nothing is sent twice: after a lost answer the caller connects again and asks.
+    """
 
     def __init__(self, connector: Connector, lease_ms: int) -> None:
         self._connector = connector
         self._lease_ms = lease_ms
         self._timeout_s = connector.settings.command_timeout.total_seconds()
-        self._connection: RedisConnection | None = None
-        self._run_id = ""
+        self._lines: dict[Place | None, _Line] = {}
+        self._connected = False
         self._announced: set[QueueName] = set()
 
     def connect(self) -> None:
         """Log in and load the scripts; a connection that was there is closed first. Raises StoreUnavailable, ..."""
         self.close()
-        connection = self._connector.synchronous()
+        self._connected = True
         try:
-            connection.connect()
-            self._connection = connection
-            self._run_id = parse_info(self._command("INFO", "server")).get("run_id", "")
-            for name in SCRIPTS:
-                self._command("SCRIPT", "LOAD", script(name).text)
+            self._open(self._connector)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, connector: Connector) -> _Line:
+        at = connector.at
+        connector = connector.located_blocking()
+        line = _Line(connector, connector.synchronous())
+        try:
+            line.connection.connect()
+            self._greet(line)
         except BaseException as error:
-            connection.disconnect()
-            self._connection = None
+            line.connection.disconnect()
             if isinstance(error, OutcomeUnknown):
                 raise StoreUnavailable("the connection was closed while it was set up") from error
             if isinstance(error, redis_errors.RedisError | OSError):
-                raise connect_error(error, str(self._connector)) from error
+                raise connect_error(error, str(connector)) from error
             raise
+        directory = connector.directory
+        self._lines[connector.at if isinstance(directory, Topology) else at] = line
+        return line
+
+    def _greet(self, line: _Line) -> None:
+        info = parse_info(self._command(line, "INFO", "server"))
+        if line.connector.settings.mode == "sentinel":
+            info |= parse_info(self._command(line, "INFO", "replication"))
+        check_mode(info, line.connector)
+        if isinstance(line.connector.directory, Topology):
+            slots = self._command(line, "CLUSTER", "SLOTS")
+            line.connector.directory.learn(slots, line.connector.address().host)
+        line.run_id = info.get("run_id", "")
+        for name in SCRIPTS:
+            self._command(line, "SCRIPT", "LOAD", script(name).text)
+
+    def _line(self, key: str) -> _Line:
+        """The connection that serves `key`; on a Cluster it may have to be made. Raises StoreUnavailable."""
+        if not self._connected:
+            raise StoreUnavailable("the renewal connection is closed")
+        place = self._connector.for_key(key).at
+        line = self._lines.get(place)
+        if line is not None:
+            return line
+        if not isinstance(self._connector.directory, Topology):
+            raise StoreUnavailable("the renewal connection is closed")
+        line = self._open(self._connector.at_node(place))
+        place = self._connector.directory.node_of(key)
+        return self._lines.get(place) or self._open(self._connector.at_node(place))
 
     def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
         self._announce(queue)
-        call = calls.renew(QueueKeys(queue), leases, beat, run_id=self._run_id, lease_ms=self._lease_ms)
-        return self._call(call)
+        keys = QueueKeys(queue)
+        run_id = self._line(keys.meta).run_id
+        return self._call(calls.renew(keys, leases, beat, run_id=run_id, lease_ms=self._lease_ms))
 
     def _announce(self, queue: QueueName) -> None:
         if queue not in self._announced:
             try:
-                self._command("HSETNX", queues_key(queue.namespace), queue.queue, 1)
+                registry = queues_key(queue.namespace)
+                self._command(self._line(registry), "HSETNX", registry, queue.queue, 1)
             except ScriptFailed:
                 # A full Redis takes no new field; the leases matter more, and the next renewal tries again.
                 return
@@ -96,44 +149,40 @@ class RedisRenewalChannel:
     def wait_nudge(self, owner: Owner, queue: QueueName, seconds: float) -> str | None:
         key = QueueKeys(queue).nudge_list(str(owner))
         span = max(0.01, seconds)
-        popped = self._command("BLPOP", key, f"{span:.3f}", timeout_s=span + LATE_S)
+        popped = self._command(self._line(key), "BLPOP", key, f"{span:.3f}", timeout_s=span + LATE_S)
         return None if popped is None else str(popped[1].decode())
 
     def close(self) -> None:
-        connection, self._connection = self._connection, None
+        lines, self._lines = list(self._lines.values()), {}
+        self._connected = False
         self._announced.clear()
-        if connection is not None:
-            connection.disconnect()
+        for line in lines:
+            line.connection.disconnect()
 
     def _call(self, call: Call[R]) -> R:
         packed = pack_call(call)
+        line = self._line(call.keys.meta)
         for _ in range(LOADS_AT_MOST):
             try:
-                return call.read(self._exchange(call.script, packed, self._timeout_s))
+                return call.read(self._exchange(line, call.script, packed, self._timeout_s))
             except redis_errors.NoScriptError:
                 # It did not run, so it is the one thing that may be sent again.
-                self._command("SCRIPT", "LOAD", script(call.script).text)
+                self._command(line, "SCRIPT", "LOAD", script(call.script).text)
             except redis_errors.RedisError as error:
-                raise self._meaning(call.script, error) from error
+                raise self._meaning(line, call.script, error) from error
         raise StoreUnavailable(f"{call.script}: Redis forgets its scripts as soon as they are loaded")
 
-    def _command(self, *args: Arg, timeout_s: float | None = None) -> Any:
+    def _command(self, line: _Line, *args: Arg, timeout_s: float | None = None) -> Any:
         span = self._timeout_s if timeout_s is None else timeout_s
-        return self._answered(str(args[0]), lambda: self._exchange(str(args[0]), pack(args), span))
-
-    def _answered(self, name: str, ask: Callable[[], Any]) -> Any:
         try:
-            return ask()
+            return self._exchange(line, str(args[0]), pack(args), span)
         except redis_errors.RedisError as error:
-            raise self._meaning(name, error) from error
+            raise self._meaning(line, str(args[0]), error) from error
 
-    def _exchange(self, name: str, packed: bytes, timeout_s: float) -> Any:
-        connection = self._connection
-        if connection is None:
-            raise StoreUnavailable("the renewal connection is closed")
+    def _exchange(self, line: _Line, name: str, packed: bytes, timeout_s: float) -> Any:
         try:
-            connection.send_packed_command([packed], check_health=False)
-            return connection.read_response(disable_decoding=True, timeout=timeout_s)
+            line.connection.send_packed_command([packed], check_health=False)
+            return line.connection.read_response(disable_decoding=True, timeout=timeout_s)
         except (redis_errors.BusyLoadingError, redis_errors.AuthenticationError):
             self.close()
             raise
@@ -141,8 +190,11 @@ class RedisRenewalChannel:
             self.close()
             raise OutcomeUnknown(f"{name}: the reply was lost: {type(error).__name__}") from error
 
-    def _meaning(self, name: str, error: redis_errors.RedisError) -> DockworkError:
-        meaning = reply_error(name, error) or StoreUnavailable(f"{name}: {type(error).__name__}")
+    def _meaning(self, line: _Line, name: str, error: redis_errors.RedisError) -> DockworkError:
+        """What an error reply means. A slot that went elsewhere was noted: the next call goes there."""
+        meaning: DockworkError | None = redirection(name, error, line.connector)
+        if meaning is None:
+            meaning = reply_error(name, error) or StoreUnavailable(f"{name}: {type(error).__name__}")
         if counts_as_disconnect(meaning):
             self.close()
         return meaning

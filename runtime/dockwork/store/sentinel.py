@@ -106,10 +106,11 @@ def _place_of(entry: Sequence[bytes]) -> Place:
 
 def _wants_login(error: BaseException, tried: bool) -> bool:
     """Whether the sentinel refused for want of a login that was not tried yet."""
-    while error is not None:
-        if isinstance(error, redis_errors.AuthenticationError):
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, redis_errors.AuthenticationError):
             return not tried
-        error = error.__cause__ or error.__context__  # type: ignore[assignment]
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from redis.crc import key_slot
@@ -58,6 +59,7 @@ class Topology:
         return [node for node in dict.fromkeys([*self.nodes, *seeds]) if node != place]
 
 
+@lru_cache(maxsize=4096)
 def slot_of(key: str) -> int:
     """The slot of a key: CRC16 of what stands in its braces."""
     return key_slot(key.encode())

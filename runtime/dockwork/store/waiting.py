@@ -7,11 +7,14 @@ is put back, so that it wakes another process (RT-094 is the worker's side of th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+from redis import exceptions as redis_errors
 
 from dockwork.core.keys import QueueKeys
 from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
-from dockwork.store.connections import Commands, Connector, Pace, Wire, pack
+from dockwork.store.connections import Asks, Connector, Pace, Redirected, Wire, pack
 from dockwork.store.listening import LATE_S, open_paced
 from dockwork.store.protocol import Wake
 
@@ -29,10 +32,12 @@ class _Waiter:
 class Waiters:
     """All waits of one store."""
 
-    def __init__(self, connector: Connector, pace: Pace, commands: Commands) -> None:
+    def __init__(
+        self, connector: Connector, pace: Pace, asks: Callable[[QueueKeys], Awaitable[Asks]]
+    ) -> None:
         self._connector = connector
         self._pace = pace
-        self._commands = commands
+        self._asks = asks
         self._waiters: dict[str, _Waiter] = {}
         self._giving_back: set[asyncio.Task[None]] = set()
 
@@ -54,6 +59,8 @@ class Waiters:
         except OutcomeUnknown as error:
             # A marker may be lost with the connection; a renewal posts it again within one beat (RT-097).
             raise StoreUnavailable(f"the blocking connection was lost: {error}") from error
+        except redis_errors.RedisError as error:
+            raise self._refused(waiter, error) from error
         return None if popped is None else Wake(due_ms=int(float(popped[2])))
 
     async def _pop(self, waiter: _Waiter, keys: QueueKeys, timeout_s: float) -> asyncio.Future[Any]:
@@ -61,7 +68,7 @@ class Waiters:
             if waiter.pop is not None and not waiter.pop.done():
                 return waiter.pop
             if waiter.wire is None or not waiter.wire.alive:
-                waiter.wire = await self._open(waiter.wire)
+                waiter.wire = await self._open(waiter.wire, keys)
             span = max(0.01, timeout_s)
             command = pack(["BZPOPMIN", keys.wake, f"{span:.3f}"])
             pop = waiter.wire.send(command, timeout_s=span + LATE_S)
@@ -69,10 +76,18 @@ class Waiters:
             waiter.pop = pop
             return pop
 
-    async def _open(self, old: Wire | None) -> Wire:
+    async def _open(self, old: Wire | None, keys: QueueKeys) -> Wire:
         if old is not None:
             await old.close()
-        return await open_paced(self._connector, self._pace)
+        return await open_paced(self._connector.for_key(keys.wake), self._pace)
+
+    def _refused(self, waiter: _Waiter, error: redis_errors.RedisError) -> DockworkError:
+        assert waiter.wire is not None
+        meaning = waiter.wire.refusal("BZPOPMIN", error)
+        if isinstance(meaning, Redirected):
+            # The slot went to another node: the next wait connects there.
+            waiter.wire.abandon()
+        return meaning
 
     def _popped(self, waiter: _Waiter, keys: QueueKeys, pop: asyncio.Future[Any]) -> None:
         if waiter.watchers or pop.cancelled() or pop.exception() is not None or pop.result() is None:
@@ -85,7 +100,7 @@ class Waiters:
 
     async def _give_back(self, keys: QueueKeys, member: bytes, score: bytes) -> None:
         try:
-            wire = await self._commands.wire()
+            wire = await self._asks(keys)
             await wire.command("ZADD", keys.wake, score, member)
         except DockworkError:
             # Redis is away: a renewal posts the marker again once it is back.

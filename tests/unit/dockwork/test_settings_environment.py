@@ -32,6 +32,9 @@ REDIS_CASES = [
     ("REDIS_COMMAND_TIMEOUT", "9", "command_timeout", timedelta(seconds=9)),
     ("REDIS_CA_FILE", "/etc/ca", "ca_file", "/etc/ca"),
     ("REDIS_TLS_VERIFY", "off", "tls_verify", False),
+    ("REDIS_MODE", "cluster", "mode", "cluster"),
+    ("REDIS_SENTINEL_USER", "guard", "sentinel_user", "guard"),
+    ("REDIS_SENTINEL_PASS", SECRET, "sentinel_password", SECRET),
 ]
 
 
@@ -42,6 +45,21 @@ def test_each_redis_variable_is_read_with_and_without_our_prefix(
     prefix: str, variable: str, text: str, field: str, value: object
 ) -> None:
     assert getattr(read({prefix + variable: text}).redis, field) == value
+
+
+@pytest.mark.covers("RT-189", "RT-194")
+@pytest.mark.parametrize("prefix", ["", "DOCKWORK_"])
+def test_the_sentinels_are_told_by_three_variables_and_no_secret_is_shown(prefix: str) -> None:
+    found = read(
+        {
+            f"{prefix}REDIS_MODE": "sentinel",
+            f"{prefix}REDIS_SENTINEL_MASTER": "jobs",
+            f"{prefix}REDIS_SENTINEL_PASS": SECRET,
+        }
+    ).redis
+
+    assert (found.mode, found.sentinel_master) == ("sentinel", "jobs")
+    assert SECRET not in repr(found)
 
 
 @pytest.mark.covers("RT-189")
@@ -144,7 +162,12 @@ def test_redis_timeout_sets_both_and_gives_way_to_each() -> None:
         ({"REDIS_COMMAND_TIMEOUT": "-1"}, "REDIS_COMMAND_TIMEOUT: expected seconds, or a span"),
         ({"REDIS_TLS_VERIFY": "maybe"}, "REDIS_TLS_VERIFY: expected true/false, 1/0, yes/no or on/off"),
         ({"DOCKWORK_REDIS_TLS_VERIFY": ""}, None),
-        ({"REDIS_MODE": "cluster"}, "REDIS_MODE: expected standalone, the only mode of this version"),
+        ({"REDIS_MODE": "many"}, "REDIS_MODE: expected standalone or sentinel or cluster, got 'many'"),
+        (
+            {"DOCKWORK_REDIS_MODE": "sentinel"},
+            "REDIS_SENTINEL_MASTER: expected the name of the primary that the sentinels watch",
+        ),
+        ({"REDIS_SENTINEL_MASTER": "jobs"}, "REDIS_SENTINEL_MASTER: expected none, as REDIS_MODE is not"),
         ({"DOCKWORK_NAMESPACE": "a/b"}, "DOCKWORK_NAMESPACE: expected 1 to 63 characters"),
         ({"DOCKWORK_QUEUES": "mail=x"}, "DOCKWORK_QUEUES: expected queues such as"),
         ({"DOCKWORK_QUEUES": "mail=0"}, "DOCKWORK_QUEUES: expected 1 to 1000 slots"),

@@ -19,6 +19,7 @@ from dockwork.store.connections import (
     Connector,
     next_pause,
     parse_url,
+    parse_urls,
 )
 from dockwork.store.redis import RedisStore
 
@@ -49,6 +50,46 @@ from dockwork.store.redis import RedisStore
 )
 def test_a_url_says_where_redis_is_and_who_logs_in(url: str, address: Address) -> None:
     assert parse_url(url) == address
+
+
+@pytest.mark.covers("RT-190", "RT-192")
+@pytest.mark.parametrize(
+    ("url", "mode", "addresses"),
+    [
+        ("redis://h", "cluster", [Address(host="h")]),
+        ("redis://a,b:7001", "cluster", [Address(host="a"), Address(host="b", port=7001)]),
+        ("redis://h", "sentinel", [Address(host="h", port=26379)]),
+        (
+            "rediss://u:p%2C@a:1,[::1],c/2",
+            "sentinel",
+            [
+                Address(host=host, port=port, db=2, username="u", password="p,", tls=True)
+                for host, port in (("a", 1), ("::1", 26379), ("c", 26379))
+            ],
+        ),
+    ],
+)
+def test_a_url_names_several_sentinels_or_nodes(url: str, mode: str, addresses: list[Address]) -> None:
+    assert parse_urls(url, mode) == addresses
+
+
+@pytest.mark.covers("RT-190", "RT-193")
+@pytest.mark.parametrize(
+    ("url", "mode", "words"),
+    [
+        ("redis://a,b", "standalone", "expected one server, as REDIS_MODE is standalone"),
+        ("redis://a,,b", "cluster", "no host"),
+        ("redis://a,b:x", "sentinel", "host or port cannot be read"),
+        ("redis://a/1", "cluster", "expected no database but 0, as REDIS_MODE is cluster"),
+        ("unix:///run/redis.sock", "cluster", "expected redis:// or rediss://, as REDIS_MODE is cluster"),
+        ("unix:///run/redis.sock", "sentinel", "expected redis:// or rediss://, as REDIS_MODE is sentinel"),
+    ],
+)
+def test_a_url_that_its_mode_cannot_use_stops_the_start(url: str, mode: str, words: str) -> None:
+    master = "jobs" if mode == "sentinel" else None
+
+    with pytest.raises(InvalidUrl, match=words):
+        RedisStore(RedisSettings(url=url, mode=mode, sentinel_master=master))  # type: ignore[arg-type]
 
 
 BAD_URLS = [
