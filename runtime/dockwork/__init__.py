@@ -47,14 +47,18 @@ if TYPE_CHECKING:
     from dockwork.errors import TooLarge as TooLarge
     from dockwork.errors import UniqueConflict as UniqueConflict
     from dockwork.errors import Unrecoverable as Unrecoverable
+    from dockwork.events import Gap as Gap
     from dockwork.keyring import Encryption as Encryption
     from dockwork.registry import Item as Item
     from dockwork.registry import JobType as JobType
     from dockwork.registry import Registry as Registry
+    from dockwork.reports import ErrorStats as ErrorStats
     from dockwork.settings import RedisSettings as RedisSettings
     from dockwork.settings import Settings as Settings
     from dockwork.store.protocol import Admission as Admission
     from dockwork.store.protocol import Admitted as Admitted
+    from dockwork.store.protocol import ErrorReport as ErrorReport
+    from dockwork.store.protocol import Event as Event
 
 #: Loaded at first use: the operator and the command line import parts of the package and pay for no more.
 _HOMES = {
@@ -93,9 +97,11 @@ _HOMES = {
         "Unrecoverable",
     ),
     "dockwork.keyring": ("Encryption",),
+    "dockwork.events": ("Gap",),
     "dockwork.registry": ("Item", "JobType", "Registry"),
+    "dockwork.reports": ("ErrorStats",),
     "dockwork.settings": ("RedisSettings", "Settings"),
-    "dockwork.store.protocol": ("Admission", "Admitted"),
+    "dockwork.store.protocol": ("Admission", "Admitted", "ErrorReport", "Event"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -24,10 +24,10 @@ ROOT = Path(__file__).parents[3]
 
 PUBLIC = """
 AccessDenied Admission Admitted App Backoff Cancelled Context Counts DecryptionError Discard DockworkError
-Encrypted Encryption EncryptionError Interrupted InvalidArgs InvalidUrl InvalidValue Item Job JobFailed
-JobInfo JobRef JobType Keep OutcomeUnknown Queue QueueClosed QueueFull RedisSettings Registry Retry
-SchemaMismatch Sealed Settings Snooze State StopReason StoreUnavailable TimedOut TooLarge Unrecoverable
-__version__
+Encrypted Encryption EncryptionError ErrorReport ErrorStats Event Gap Interrupted InvalidArgs InvalidUrl
+InvalidValue Item Job JobFailed JobInfo JobRef JobType Keep KeyReuse OutcomeUnknown Queue QueueClosed
+QueueFull RedisSettings Registry Repeat Retry RoutingConflict SchemaMismatch Sealed Settings Snooze State
+StopReason StoreUnavailable TimedOut TooLarge Unique UniqueConflict Unrecoverable __version__
 """
 
 
