@@ -54,7 +54,7 @@ class Repeat:
 
     @classmethod
     def every(cls, interval: Span, times: int | None = None) -> Repeat:
-        """Due at each `interval` (seconds or a timedelta) from the first time on; what a long run missed is left out."""
+        """Due at each `interval` (seconds or a timedelta) from the first on; what a long run missed is left out."""
         span = to_span(interval, "repeat.every", least=SHORTEST_INTERVAL, most=LONGEST_DELAY)
         return cls(kind=RepeatKind.EVERY, times=times, interval=span)
 

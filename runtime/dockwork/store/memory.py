@@ -33,6 +33,7 @@ from dockwork.store.memory_channel import MemoryRenewalChannel
 from dockwork.store.memory_claims import settle_all, take
 from dockwork.store.memory_enqueue import store_jobs
 from dockwork.store.memory_queue import MemoryQueue, Receipt, append_log, earliest, event_id
+from dockwork.store.memory_seals import note_checkpoint
 from dockwork.store.memory_waits import Inbox, Waiter
 from dockwork.store.protocol import (
     Admission,
@@ -258,6 +259,7 @@ class MemoryStore(MemoryBase):
             record, verdict = turn.hold(lease)
             if record is not None:
                 record.checkpoint = value
+                note_checkpoint(record, value)
             return verdict
 
     async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:
@@ -412,7 +414,7 @@ class MemoryStore(MemoryBase):
             return memory_operator.revoke(turn, owner, cause, exit_reason)
 
     def wakes(self) -> AsyncIterator[QueueName]:
-        inbox = Inbox()
+        inbox: Inbox[QueueName] = Inbox()
         self._listeners.add(inbox)
         return inbox.read()
 
@@ -450,9 +452,9 @@ class MemoryStore(MemoryBase):
         with self._turn(queue) as turn:
             return memory_views.stats(turn.queue, turn.ms)
 
-    async def cancel(self, queue: QueueName, job_id: str) -> str:
+    async def cancel(self, queue: QueueName, job_id: str, *, force: bool = False) -> str:
         with self._turn(queue) as turn:
-            return memory_operator.cancel(turn, job_id)
+            return memory_operator.cancel(turn, job_id, force=force)
 
     def snapshot(self, queue: QueueName) -> builtins.list[JobView]:
         """Every job of the queue that is still kept, the first enqueued first; from any thread."""
@@ -475,7 +477,7 @@ class MemoryStore(MemoryBase):
             return "{}-{}".format(*self._queue(queue).last_event)
 
     def published(self, queue: QueueName) -> AsyncIterator[Event | None]:
-        inbox: Inbox[Event | None] = Inbox()
+        inbox = Inbox[Event | None]()
         inbox.put(None)
         self._queue(queue).listeners.add(inbox)
         return inbox.read()

@@ -132,12 +132,21 @@ def set_paused(turn: Turn, *, expected: bool, wanted: bool) -> bool:
     return True
 
 
-def cancel(turn: Turn, job_id: str) -> str:
-    """A waiting job ends here, a running one gets a flag and its worker a nudge."""
+def cancel(turn: Turn, job_id: str, *, force: bool = False) -> str:
+    """A waiting job ends here, a running one gets a flag and its worker a nudge; by force it ends here, too."""
     queue = turn.queue
     record = queue.records.get(job_id)
     if record is None:
         return "missing"
+    if record.state in RUNNING and force:
+        queue.lease.remove(job_id)
+        turn.unlease(pod_of(record.owner))
+        if "concurrency" in queue.options:
+            turn.woken = 1
+        queue.limits.leave(record, "running")
+        turn.to_dead(record, State.CANCELLED, "forced")
+        queue.nudge(record.owner, f"cancel {job_id}", turn.ms)
+        return "cancelled"
     if record.state in RUNNING:
         record.cancel = True
         queue.nudge(record.owner, f"cancel {job_id}", turn.ms)

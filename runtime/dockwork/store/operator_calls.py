@@ -181,9 +181,9 @@ def revoke(
     return Call("revoke", keys, args, lambda reply: (int(reply[1]), int(reply[2])))
 
 
-def cancel(keys: QueueKeys, job_id: str) -> Call[str]:
-    """``cancelled``, ``flagged``, ``too_late`` or ``missing``."""
-    return Call("cancel", keys, [job_id], lambda reply: str(reply[1].decode()), [job_id])
+def cancel(keys: QueueKeys, job_id: str, *, force: bool = False) -> Call[str]:
+    """``cancelled``, ``flagged``, ``too_late`` or ``missing``; by force a running job is ``cancelled`` at once."""
+    return Call("cancel", keys, [job_id, int(force)], lambda reply: str(reply[1].decode()), [job_id])
 
 
 def set_paused(keys: QueueKeys, *, expected: bool, wanted: bool) -> Call[bool]:

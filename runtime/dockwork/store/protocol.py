@@ -203,6 +203,53 @@ class Resealed(NamedTuple):
     checkpoint: bytes | None = None
 
 
+class Resealing(StrEnum):
+    """What became of one `Reseal`."""
+
+    OK = "ok"
+    CONFLICTED = "conflicted"  #: somebody wrote it meanwhile
+    RUNNING = "running"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SealedJob:
+    """The sealed side of one job.
+
+    digest    of the three values: `reseal` writes only where it still holds
+    """
+
+    id: str
+    type: str
+    digest: str
+    envelope: bytes = b""
+    checkpoint: bytes | None = None
+    result: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SealedPage:
+    """Some of the jobs that `sealed` looked at.
+
+    looked    how many it looked at: the next page begins behind them; 0 = there are no more
+    """
+
+    jobs: tuple[SealedJob, ...]
+    looked: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reseal:
+    """One job's sealed values, written anew; None = that one stays. `keys` as in `Resealed`."""
+
+    id: str
+    digest: str
+    keys: str
+    envelope: bytes | None = None
+    checkpoint: bytes | None = None
+    result: bytes | None = None
+
+
 class Settlement(NamedTuple):
     """The outcome of one run.
 
@@ -329,6 +376,7 @@ class JobView:
     """One job as it stands, for people and tools.
 
     seq     its place among the queue's jobs: later ones have higher numbers, and so has what was put back at the end
+    sealed  which key seals what of it, as `Resealed.keys` says it; "" = nothing is sealed
     """
 
     id: str
@@ -355,6 +403,7 @@ class JobView:
     checkpoint: bytes | None = None
     log: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    sealed: str = ""
     exit: str = ""  #: how the process ended that ran it when it last crashed: a signal or an exit code
 
 
@@ -872,6 +921,21 @@ class Store(Protocol):
         ...
 
     async def event_options(self, queue: QueueName) -> EventOptions: ...
+    async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
+        """Jobs of which something is sealed, per id of the key."""
+        ...
+
+    async def sealed(
+        self, queue: QueueName, state: State, *, offset: int, key: str, types: Sequence[str]
+    ) -> SealedPage:
+        """A page of the jobs in `state` of which something is sealed by another key than `key`, or which are of
+        `types` and have arguments that nothing seals."""
+        ...
+
+    async def reseal(self, queue: QueueName, changes: Sequence[Reseal]) -> builtins.list[Resealing]:
+        """Write sealed values of jobs anew, any number (chunked inside), each only if it is as it was read."""
+        ...
+
     async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
         """The last error reports, at most 200, and figures per job type."""
         ...

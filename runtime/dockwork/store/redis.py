@@ -392,8 +392,8 @@ class RedisStore(CronStore):
     async def stats(self, queue: QueueName) -> QueueStats:
         return await self._run(views.stats(self.keys(queue)))
 
-    async def cancel(self, queue: QueueName, job_id: str) -> str:
-        return await self._run(operator_calls.cancel(self.keys(queue), job_id))
+    async def cancel(self, queue: QueueName, job_id: str, *, force: bool = False) -> str:
+        return await self._run(operator_calls.cancel(self.keys(queue), job_id, force=force))
 
     async def queues(self, namespace: str) -> builtins.list[QueueName]:
         wire = await self._wire()
