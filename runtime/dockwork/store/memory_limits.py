@@ -38,7 +38,7 @@ class Limits:
     def __init__(self) -> None:
         self.keys: dict[str, KeyState] = {}
         self.held: dict[str, Index] = {}
-        self.freed: list[str] = []
+        self.freed: dict[str, None] = {}
         self.starts: Counter[int] = Counter()
         self.width = 0
         self.throttled = self.told = 0
@@ -64,11 +64,11 @@ class Limits:
         if record.key:
             state = self.state_of(record.key)
             setattr(state, what, max(getattr(state, what) - 1, 0))
-            self.freed.append(record.key)
+            self.freed[record.key] = None
 
     def look_again(self) -> None:
         """Let `free_keys` look at every key for which jobs wait aside."""
-        self.freed += sorted(self.held)[:_LOOKED_AT]
+        self.freed |= dict.fromkeys(sorted(self.held)[:_LOOKED_AT])
 
     def held_ids(self, *states: State) -> list[str]:
         """The jobs that wait aside, key by key, those of each in their order."""
@@ -96,20 +96,23 @@ def limit_of(queue: MemoryQueue, record: Record) -> int:
 
 def enter_key(queue: MemoryQueue, record: Record) -> bool:
     """Whether a job may wait among those that can be claimed; else it waits aside."""
-    if not record.key:
+    key, limits = record.key, queue.limits
+    if not key:
         return True
-    state = queue.limits.state_of(record.key)
+    state = limits.state_of(key)
     if state.running + (0 if record.priority < 0 else state.waiting) < limit_of(queue, record):
-        state.waiting += 1
-        return True
-    queue.limits.hold_back(record)
+        first = limits.held[key].first() if key in limits.freed and key in limits.held else None
+        if first is None or first >= place_of(record):
+            state.waiting += 1
+            return True
+    limits.hold_back(record)
     return False
 
 
 def free_keys(turn: Turn) -> None:
     """Let the first jobs that wait aside return to their places, as many as each freed key has room for."""
     queue, limits = turn.queue, turn.queue.limits
-    freed, limits.freed = dict.fromkeys(limits.freed), []
+    freed, limits.freed = limits.freed, {}
     for key in freed:
         moved = 0
         while key in limits.held and moved < _LET_IN:

@@ -192,8 +192,8 @@ class Failure:
 class Resealed(NamedTuple):
     """What a settle writes anew of a job with sealed values.
 
-    keys          what seals which part from now on, between commas: ``a`` arguments, ``c`` checkpoint, ``r`` result, each
-                  with a key's id, or alone for a part that is sealed no more
+    keys          what seals which part from now on, between commas: ``a`` arguments, ``c`` checkpoint, ``r`` result,
+                  each with a key's id, or alone for a part that is sealed no more
     envelope      instead of the one that is stored; None = it stays
     checkpoint    likewise
     """
@@ -514,6 +514,12 @@ class QueueStats:
     parked_types: Mapping[str, int] = field(default_factory=dict)
     throttled: Mapping[str, int] = field(default_factory=dict)
     config_revision: int = 0
+
+    @property
+    def runnable(self) -> int:
+        """Jobs that are due and wait, and that the next worker to ask gets."""
+        due = (State.READY, State.PRIORITIZED, State.PAUSED)
+        return sum(self.counts.get(state, 0) for state in due) - sum(self.throttled.values())
 
 
 # --- the operator ------------------------------------------------------------------------------------------
