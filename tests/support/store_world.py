@@ -191,7 +191,7 @@ class RedisWorld(World):
         await self._shift_starts(ms)
         async for record in self.redis.scan_iter(match=f"{keys.records}*", count=1000):
             await self._age_fields(record, ("c", "d", "x", "r", "t", "h"), ms)
-        await self._age_fields(keys.meta, ("reap_after", "thr", "thm"), ms)
+        await self._age_fields(keys.meta, ("reap_after", "thr", "thm", "evat"), ms)
         for hash_key in (keys.workers, keys.quiesce, keys.types):
             await self._age_words(hash_key, ms)
         async for receipts in self.redis.scan_iter(match=f"{keys.receipts}*", count=1000):
