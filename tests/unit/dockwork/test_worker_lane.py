@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,16 @@ from dockwork.worker.runs import Run
 from support.waiting import until_async
 
 NAME = QueueName("test", "work")
+
+#: Every bench that the test made.
+BENCHES: list[Bench] = []
+
+
+@pytest.fixture(autouse=True)
+async def nothing_outlives_a_test() -> AsyncIterator[None]:
+    yield
+    while BENCHES:
+        await BENCHES.pop().close()
 
 
 class Asked:
@@ -71,7 +81,9 @@ class ScriptedStore:
         self.settlements = list(settlements)
         return await self._note(Asked("settle", number=number, slots=claim_next, ids=ids))
 
-    async def requeue(self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put) -> Any:
+    async def requeue(
+        self, queue: QueueName, owner: Owner, leases: Sequence[Lease], *, put: Put, reason: str = ""
+    ) -> Any:
         return await self._note(Asked("requeue", ids=[lease.job_id for lease in leases], put=put))
 
     async def start(self, queue: QueueName, leases: Sequence[Lease]) -> Any:
@@ -126,6 +138,21 @@ class Bench:
         self.hands = Hands(self.store)
         self.lane = Lane(NAME, slots, self.hands, QueueConfig(), lease_s=15)
         self.lane.runner = self.hands
+        BENCHES.append(self)
+
+    async def close(self) -> None:
+        """Leave nothing under way: what is unanswered is cancelled, and what that starts too."""
+        self.lane.stop_claiming()
+        while True:
+            await self.lane.close()
+            for owned in self.hands.owned:
+                owned.cancel()
+            await asyncio.gather(*self.hands.owned, return_exceptions=True)
+            self.hands.owned.clear()
+            for _ in range(3):  # an end is noticed in the next turns of the loop
+                await asyncio.sleep(0)  # noqa: TID251
+            if not self.lane._calls and not self.hands.owned:
+                return
 
     async def next(self, count: int = 1) -> list[Asked]:
         """The next calls, once there are so many."""
