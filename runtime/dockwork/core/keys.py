@@ -95,6 +95,7 @@ class QueueKeys:
         self.workers = prefix + "w"  #: HASH: owner -> heartbeat
         self.quiesce = prefix + "quiesce"  #: HASH: pod UID -> request and expiry
         self.leased = prefix + "leased"  #: HASH: pod UID -> leases held
+        self.key_ids = prefix + "keys"  #: HASH: id of a key that seals values -> jobs
         self.owner = prefix + "owner"  #: STRING: the Queue object that owns this queue
         self.rate = prefix + "rate"  #: HASH: bucket -> starts; "w" = the bucket's width, ms
         self.key_counts = prefix + "kc"  #: HASH: concurrency key -> "<running> <may be claimed>"

@@ -34,6 +34,7 @@
 -- KEYS[33]  key_counts    hash
 -- KEYS[34]  held_keys     hash
 -- KEYS[35]  held_jobs     prefix
+-- KEYS[36]  key_ids  hash
 -- ARGV[1]   number        int   of this call, per owner; known: the stored answer comes again
 -- ARGV[2]   places        int   jobs at most, 0 to 500
 -- ARGV[3]   owner         str   <pod>/<boot>
@@ -51,7 +52,7 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
   quiesce = KEYS[19], leased = KEYS[20], minutes = KEYS[21], records = KEYS[22], envelopes = KEYS[23],
   outputs = KEYS[24], parked_types = KEYS[25], receipts = KEYS[26], cron = KEYS[27], cron_at = KEYS[28],
   tick = KEYS[29], plans = KEYS[30], unique = KEYS[31], rate = KEYS[32], key_counts = KEYS[33],
-  held_keys = KEYS[34], held_jobs = KEYS[35]}
+  held_keys = KEYS[34], held_jobs = KEYS[35], key_ids = KEYS[36]}
 --- @include "open"
 --- @include "claimant"
 --- @include "recall"

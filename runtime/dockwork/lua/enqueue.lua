@@ -15,13 +15,15 @@
 -- KEYS[14]  key_counts  hash
 -- KEYS[15]  held_keys   hash
 -- KEYS[16]  held_jobs   prefix
+-- KEYS[17]  key_ids     hash
 -- ARGV[1]   jobs        int     1 to 256
 -- ARGV[2+]  id, type, options, envelope    four per job; options: `name=value;` each, see calls.py
 -- Returns   {"ok", admission...}   "ready" | "prioritized" | "delayed" | "=<state of the known job>" |
 --                                  "!<reason>:<current>:<limit>"
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], expiry = KEYS[6],
   wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], minutes = KEYS[11], records = KEYS[12],
-  envelopes = KEYS[13], key_counts = KEYS[14], held_keys = KEYS[15], held_jobs = KEYS[16]}
+  envelopes = KEYS[13], key_counts = KEYS[14], held_keys = KEYS[15], held_jobs = KEYS[16],
+  key_ids = KEYS[17]}
 --- @include "open"
 --- @include "store_jobs"
 local S = open(K)

@@ -20,6 +20,7 @@
 -- KEYS[19]  key_counts    hash
 -- KEYS[20]  held_keys     hash
 -- KEYS[21]  held_jobs     prefix
+-- KEYS[22]  key_ids  hash
 -- ARGV[1]   jobs          int     1 to 256
 -- ARGV[2+]  id, type, options, envelope    four per job, as for enqueue
 -- Returns   {"ok", admission...}   as enqueue, and "=<state>=<id>" for the job that has the key, its state perhaps
@@ -28,7 +29,8 @@
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], expiry = KEYS[6],
   wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], parked = KEYS[11], minutes = KEYS[12],
   records = KEYS[13], envelopes = KEYS[14], outputs = KEYS[15], parked_types = KEYS[16], unique = KEYS[17],
-  idempotency = KEYS[18], key_counts = KEYS[19], held_keys = KEYS[20], held_jobs = KEYS[21]}
+  idempotency = KEYS[18], key_counts = KEYS[19], held_keys = KEYS[20], held_jobs = KEYS[21],
+  key_ids = KEYS[22]}
 --- @include "open"
 --- @include "store_keyed"
 local S = open(K)

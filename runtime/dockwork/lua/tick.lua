@@ -19,13 +19,14 @@
 -- KEYS[18]  key_counts  hash
 -- KEYS[19]  held_keys   hash
 -- KEYS[20]  held_jobs   prefix
+-- KEYS[21]  key_ids     hash
 -- ARGV[1]   uid         str     "" = all that are due
 -- ARGV[2]   by          str     who ticks: operator or worker
 -- Returns   {"ok", more, decided...}    more: 1 if others are due; decided: uid, instant ms, outcome, reason, job id
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], expiry = KEYS[6],
   wake = KEYS[7], cold = KEYS[8], events = KEYS[9], stats = KEYS[10], minutes = KEYS[11], records = KEYS[12],
   envelopes = KEYS[13], cron = KEYS[14], cron_at = KEYS[15], tick = KEYS[16], plans = KEYS[17],
-  key_counts = KEYS[18], held_keys = KEYS[19], held_jobs = KEYS[20]}
+  key_counts = KEYS[18], held_keys = KEYS[19], held_jobs = KEYS[20], key_ids = KEYS[21]}
 --- @include "whole"
 --- @include "open"
 --- @include "tick_schedule"

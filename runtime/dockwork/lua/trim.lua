@@ -11,11 +11,12 @@
 -- KEYS[10]  records    prefix
 -- KEYS[11]  envelopes  prefix
 -- KEYS[12]  outputs    prefix
+-- KEYS[13]  key_ids     hash
 -- ARGV[1]   most       int   jobs deleted at most, 500
 -- Returns   {"ok", deleted}
 local K = {meta = KEYS[1], completed = KEYS[2], failed = KEYS[3], dead = KEYS[4], expired = KEYS[5],
   cancelled = KEYS[6], workers = KEYS[7], quiesce = KEYS[8], types = KEYS[9], records = KEYS[10],
-  envelopes = KEYS[11], outputs = KEYS[12]}
+  envelopes = KEYS[11], outputs = KEYS[12], key_ids = KEYS[13]}
 --- @include "open"
 --- @include "whole"
 --- @include "trim_index"

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dockwork.core.keys import QueueKeys, is_job_id
+from dockwork.core.sealed import key_of
+from dockwork.core.sealing import sealed_text
 from dockwork.core.states import State
 from dockwork.errors import SchemaMismatch, TooLarge, UnknownReply, require
 from dockwork.store.beats import encode_beat
@@ -146,6 +148,8 @@ def job_options(job: NewJob) -> str:
             parts.append(f"kl={job.per_key}")
     if job.repeat is not None:
         parts.append(f"rp={job.repeat}")
+    if job.sealed:
+        parts.append(f"z={job.sealed}")
     if job.keys is not None:
         parts += key_options(job.keys)
     return ";".join(parts)
@@ -396,6 +400,12 @@ def settlement_args(settlement: Settlement) -> list[Arg]:
     if settlement.next_due_ms is not None:
         letters += "N"
         values.append(settlement.next_due_ms)
+    if settlement.resealed is not None:
+        keys, envelope, checkpoint = settlement.resealed
+        for letter, value in (("Z", keys), ("T", envelope), ("K", checkpoint)):
+            if value is not None:
+                letters += letter
+                values.append(value)
     return [settlement.lease.job_id, settlement.lease.epoch, settlement.started_ms, letters, *values]
 
 
@@ -503,7 +513,8 @@ def checkpoint(keys: QueueKeys, lease: Lease, value: bytes) -> Call[Verdict]:
     """Save `value` for the job's next run. Raises TooLarge over 64 KiB."""
     if len(value) > CHECKPOINT_BYTES:
         raise TooLarge("checkpoint", size=len(value), limit=CHECKPOINT_BYTES)
-    return Call("checkpoint", keys, [lease.job_id, lease.epoch, value], _verdict, [lease.job_id])
+    args: list[Arg] = [lease.job_id, lease.epoch, value, key_of(sealed_text(value))]
+    return Call("checkpoint", keys, args, _verdict, [lease.job_id])
 
 
 def register(keys: QueueKeys, template_hash: str, types: Mapping[str, tuple[str, bytes]]) -> Call[None]:

@@ -21,8 +21,10 @@ from dockwork.store import (
     event_calls,
     memory_events,
     memory_operator,
+    memory_seals,
     memory_views,
     operator_calls,
+    sealing_calls,
     views,
 )
 from dockwork.store.beats import decode_beat, encode_beat
@@ -33,7 +35,6 @@ from dockwork.store.memory_channel import MemoryRenewalChannel
 from dockwork.store.memory_claims import settle_all, take
 from dockwork.store.memory_enqueue import store_jobs
 from dockwork.store.memory_queue import MemoryQueue, Receipt, append_log, earliest, event_id
-from dockwork.store.memory_seals import note_checkpoint
 from dockwork.store.memory_waits import Inbox, Waiter
 from dockwork.store.protocol import (
     Admission,
@@ -51,9 +52,12 @@ from dockwork.store.protocol import (
     QueueErrors,
     QueueStats,
     Renewal,
+    Reseal,
+    Resealing,
     RevokeCause,
     Sample,
     SampleRequest,
+    SealedPage,
     Settled,
     Settlement,
     Verdict,
@@ -259,7 +263,7 @@ class MemoryStore(MemoryBase):
             record, verdict = turn.hold(lease)
             if record is not None:
                 record.checkpoint = value
-                note_checkpoint(record, value)
+                memory_seals.note_checkpoint(record, value)
             return verdict
 
     async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:
@@ -490,6 +494,22 @@ class MemoryStore(MemoryBase):
     async def event_options(self, queue: QueueName) -> EventOptions:
         with self._lock:
             return self._queue(queue).event_options
+
+    async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
+        with self._turn(queue) as turn:
+            return memory_seals.count_keys(turn.queue.records.values())
+
+    async def sealed(
+        self, queue: QueueName, state: State, *, offset: int, key: str, types: Sequence[str]
+    ) -> SealedPage:
+        sealing_calls.sealed(self._queue(queue).keys, state, offset=offset, key=key, types=types)
+        with self._turn(queue) as turn:
+            ids = memory_views.ids_in(turn.queue, state, offset, sealing_calls.LOOKED)
+            return memory_seals.sealed_page(turn.queue, state, ids, key, types)
+
+    async def reseal(self, queue: QueueName, changes: Sequence[Reseal]) -> builtins.list[Resealing]:
+        with self._turn(queue) as turn:
+            return [memory_seals.reseal(turn.queue, change) for change in changes]
 
     async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
         with self._turn(queue) as turn:

@@ -10,6 +10,7 @@ from dockwork.store.calls import CLAIM_BYTES, RESULT_BYTES
 from dockwork.store.memory_index import Index
 from dockwork.store.memory_limits import count_starts, free_keys, is_full, places_left, put_aside, start_key
 from dockwork.store.memory_queue import ASIDE_MS, FOREVER, MemoryQueue, Record, Turn, earliest, pod_of
+from dockwork.store.memory_seals import reseal_run
 from dockwork.store.protocol import Claim, Claimed, Outcome, Owner, Settlement, Verdict
 from dockwork.store.texts import REASON_BYTES, encode_failure, fit, fit_progress
 
@@ -241,7 +242,9 @@ def settle_all(turn: Turn, owner: Owner, settlements: Sequence[Settlement]) -> t
             _settle_parked(turn, record, settlement)
             continue
         _count_run(turn, record, settlement)
-        if settlement.next_due_ms is not None and _has_more_times(record):
+        repeats = settlement.next_due_ms is not None and _has_more_times(record)
+        reseal_run(turn.queue, record, settlement, repeats=repeats)
+        if repeats:
             _settle_repeat(turn, record, settlement)
         elif settlement.outcome is Outcome.COMPLETED:
             has_completed |= _settle_completed(

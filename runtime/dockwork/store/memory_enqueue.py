@@ -102,6 +102,7 @@ def _write_job(turn: Turn, job: NewJob, seq: int | None = None, reason: str = ""
         timeout=job.timeout_ms,
         keep=job.keep,
         repeat=job.repeat,
+        seals={"a": tuple(job.sealed.split(","))} if job.sealed else {},
         key="" if job.concurrency_key is None else key_hash(job.concurrency_key),
         per_key=job.per_key,
     )

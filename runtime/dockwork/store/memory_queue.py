@@ -55,6 +55,7 @@ class Record:
     size            bytes of its envelope, also when that is gone
     kept_size       bytes that stay of it now that it ended
     errors          a ring of the last five failures, encoded
+    seals           part of it that is sealed -> ids of the keys
     key             hash of its concurrency key; per_key: its own number, None = the queue's
     lock            the unique key that it holds: a letter for its end, and the key's hash
     repeat          runs in all, 0 = no end; None: it does not repeat. `repeated`: times that it did
@@ -99,6 +100,7 @@ class Record:
     key: str = ""
     per_key: int | None = None
     errors: dict[int, bytes] = field(default_factory=dict)
+    seals: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_claim(self) -> Claim:
         """What its owner is told."""

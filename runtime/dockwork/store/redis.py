@@ -12,7 +12,7 @@ from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed
 from dockwork.settings import RedisSettings
-from dockwork.store import calls, event_calls, operator_calls, views
+from dockwork.store import calls, event_calls, operator_calls, sealing_calls, views
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.cluster import ClusterNodes
@@ -35,9 +35,12 @@ from dockwork.store.protocol import (
     QueueErrors,
     QueueStats,
     Renewal,
+    Reseal,
+    Resealing,
     RevokeCause,
     Sample,
     SampleRequest,
+    SealedPage,
     Settled,
     Settlement,
     Verdict,
@@ -420,6 +423,22 @@ class RedisStore(CronStore):
         wire = await self._wire(queue)
         values = await wire.ask("HMGET", self.keys(queue).meta, *event_calls.OPTION_FIELDS)
         return event_calls.read_options(values)
+
+    async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
+        return await self._run(sealing_calls.key_ids(self.keys(queue)))
+
+    async def sealed(
+        self, queue: QueueName, state: State, *, offset: int, key: str, types: Sequence[str]
+    ) -> SealedPage:
+        call = sealing_calls.sealed(self.keys(queue), state, offset=offset, key=key, types=types)
+        return await self._run(call)
+
+    async def reseal(self, queue: QueueName, changes: Sequence[Reseal]) -> builtins.list[Resealing]:
+        said: builtins.list[Resealing] = []
+        for batch in sealing_calls.reseal_batches(changes):
+            answer = await self._run(sealing_calls.reseal(self.keys(queue), batch))
+            said += answer
+        return said
 
     async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
         return await self._run(event_calls.errors(self.keys(queue), limit))

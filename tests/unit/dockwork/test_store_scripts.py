@@ -12,11 +12,13 @@ import pytest
 
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import State
-from dockwork.store import calls, cron_calls, event_calls, operator_calls, views
+from dockwork.store import action_calls, calls, cron_calls, event_calls, operator_calls, sealing_calls, views
+from dockwork.store.action_calls import Weight
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.protocol import (
     EventOptions,
     Heartbeat,
+    JobChange,
     JobKeys,
     Lease,
     NewJob,
@@ -25,6 +27,7 @@ from dockwork.store.protocol import (
     OwnerRecord,
     Put,
     QueueConfig,
+    Reseal,
     RevokeCause,
     Settlement,
 )
@@ -65,9 +68,24 @@ EXAMPLES: list[Call[Any]] = [
     operator_calls.revoke(KEYS, str(OWNER), RevokeCause.DIED, "exit", 0),
     operator_calls.cancel(KEYS, "a"),
     operator_calls.set_paused(KEYS, expected=False, wanted=True),
+    sealing_calls.key_ids(KEYS),
+    sealing_calls.sealed(KEYS, State.READY, offset=0, key="k1", types=["t"]),
+    sealing_calls.reseal(
+        KEYS, [Reseal(id="a", digest="d", keys="ak1", envelope=b"{}"), Reseal(id="b", digest="d", keys="")]
+    ),
     views.get(KEYS, "a"),
     views.list_jobs(KEYS, State.READY, 0, 5),
     views.stats(KEYS),
+    action_calls.redrive(KEYS, [("a", "d"), ("b", "")]),
+    action_calls.edit(KEYS, "a", 0, JobChange(priority=1)),
+    action_calls.purge(KEYS, State.DEAD, None, ""),
+    action_calls.obliterate(KEYS, "token"),
+    action_calls.obliterate_end(KEYS, "token"),
+    action_calls.repair(KEYS, ["a", "b"]),
+    action_calls.repair_locks(KEYS, ["ab", "cd"]),
+    action_calls.weigh(KEYS, ["a", "b"]),
+    action_calls.recount(KEYS, Weight(b"mark", 1, 2, 3, ()), {"k": 1, "l": 2}),
+    action_calls.migrate(KEYS, 1),
     event_calls.set_events(KEYS, EventOptions()),
     event_calls.errors(KEYS, 5),
 ]
@@ -115,11 +133,13 @@ def test_a_script_is_given_every_key_that_its_includes_use(name: str) -> None:
     """But for branches that this script cannot take: the list is short and says why."""
     impossible = {
         # Nothing that these do ends or buries a job by type.
-        ("requeue", "type_stats"), ("requeue", "dead"), ("requeue", "unique"), ("enqueue_keyed", "type_stats"), ("enqueue_keyed", "leased"),
-        ("enqueue", "type_stats"), ("enqueue", "leased"),
+        ("requeue", "type_stats"), ("requeue", "dead"), ("requeue", "unique"),
+        ("enqueue_keyed", "type_stats"), ("enqueue_keyed", "leased"), ("enqueue", "type_stats"), ("enqueue", "leased"),
         ("promote", "type_stats"), ("promote", "leased"), ("promote", "expiry"), ("promote", "delayed"),
         ("expire", "type_stats"), ("expire", "leased"), ("cancel", "type_stats"), ("cancel", "leased"),
         ("tick", "type_stats"), ("tick", "leased"), ("trim", "stats"),
+        ("redrive", "type_stats"), ("redrive", "leased"), ("edit", "type_stats"), ("edit", "leased"),
+        ("repair", "type_stats"), ("repair", "leased"),
         ("configure", "type_stats"), ("configure", "leased"), ("sample", "held_keys"), ("sample", "held_jobs"),
     }  # fmt: skip
     used = set(re.findall(r"\bK\.(\w+)\b", expand(name)))

@@ -3,7 +3,8 @@
 -- per settlement: "o", or "l" for lost. An outcome's letters:
 -- c completed  r retry  z snooze  f failed  d dead  x cancelled  p parked; and for the values that follow it:
 -- R result  D size of a dropped result  L delay_ms  W reason  F failure  E the same in less than 4 KiB  P parked type  G progress
--- N when a job that repeats is due next, 0 = L from now
+-- N when a job that repeats is due next, 0 = L from now  T another envelope  K another checkpoint
+-- Z what seals which part of the job
 local function read_settlements(K, first)
   local held, verdicts, at = {}, {}, first + 1
   for i = 1, tonumber(ARGV[first]) do
@@ -23,7 +24,7 @@ local function read_settlements(K, first)
     local R = redis.call("HMGET", key, "e", "s", "n", "b", "w", "m")
     if R[6] or J.outcome ~= "c" then
       R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o",
-        "u", "rp", "rn")
+        "u", "rp", "rn", "z")
     else
       R = {R[1], R[2], R[3], R[4], false, false, false, false, false, false, R[5], false}
     end

@@ -7,6 +7,7 @@
 --- @include "forget"
 --- @include "keep_of"
 --- @include "release_unique"
+--- @include "reseal_run"
 -- The handler returned. The envelope goes, the record and the result stay as long as they are kept.
 local function settle_completed(K, S, J, C)
   local R, bytes = J.record, tonumber(J.record[4]) or 0
@@ -15,6 +16,9 @@ local function settle_completed(K, S, J, C)
   end
   tally_type(S, R[3], "c", 1)
   local keep = keep_of(K, S, C, R[10])
+  if J.Z or R[16] then
+    reseal_run(K, S, J, keep.none and "gone" or "completed")
+  end
   if keep.none then
     forget(K, C.unlink, J.id)
     S.bytes = S.bytes - bytes

@@ -4,6 +4,7 @@
 --- @include "note"
 --- @include "note_error"
 --- @include "bucket"
+--- @include "reseal_run"
 --- @include "settle_completed"
 --- @include "settle_again"
 --- @include "settle_repeat"
@@ -43,7 +44,11 @@ local function settle_run(K, S, J, C)
     note(S, "progress", J.id)
     J.o = true
   end
-  if J.N and R[14] and (R[14] == "0" or (tonumber(R[15]) or 0) + 1 < tonumber(R[14])) then
+  local repeats = J.N and R[14] and (R[14] == "0" or (tonumber(R[15]) or 0) + 1 < tonumber(R[14]))
+  if (J.Z or R[16]) and (repeats or J.outcome ~= "c") then
+    reseal_run(K, S, J, repeats and "repeats" or "again")
+  end
+  if repeats then
     settle_repeat(K, S, J)
   elseif J.outcome == "c" then
     settle_completed(K, S, J, C)

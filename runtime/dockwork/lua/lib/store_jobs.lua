@@ -3,6 +3,7 @@
 --- @include "read_limits"
 --- @include "check_job"
 --- @include "write_job"
+--- @include "seal_new"
 --- @include "finish"
 -- Checks and stores `jobs` of {id, type, options, envelope}; answers {"ok", admission...}, in order.
 -- The first write is an MSET, which maxmemory refuses: a full Redis takes nothing (RT-061).
@@ -39,6 +40,7 @@ local function store_jobs(K, S, jobs)
     S.stats.enqueued = #taken
     for i = 1, #taken do
       write_job(S, taken[i])
+      seal_new(K, taken[i])
     end
   end
   if #taken > 0 then

@@ -1,6 +1,7 @@
 --- @include "record_key"
 --- @include "leave_index"
 --- @include "release_unique"
+--- @include "unseal"
 -- Takes a waiting job out of its index and forgets all but its id, its epoch and its envelope, which is the new one
 -- already: `write_job` then writes it anew.
 local function take_over(K, S, job)
@@ -12,5 +13,6 @@ local function take_over(K, S, job)
   if old.lock and old.lock ~= job.u then
     release_unique(K, job.id, old.lock)
   end
+  unseal(K, job.key, redis.call("HGET", job.key, "z"))
   redis.call("DEL", job.key, record_key(K.outputs, job.id))
 end

@@ -2,6 +2,7 @@
 --- @include "tally"
 --- @include "take_over"
 --- @include "write_job"
+--- @include "seal_new"
 -- Writes the jobs of a keyed batch, each with its lock and its idempotency key.
 local function write_keyed(K, S, taken)
   for i = 1, #taken do
@@ -13,6 +14,7 @@ local function write_keyed(K, S, taken)
       tally(S.stats, "enqueued", 1)
     end
     write_job(S, job)
+    seal_new(K, job)
     if job.old and job.old.epoch then
       redis.call("HSET", job.key, "e", job.old.epoch)
     end
