@@ -32,7 +32,7 @@ if S.wrong then return S.wrong end
 local reply, bytes = {"ok", S.paused and 1 or 0}, 0
 local ids = ids_in(K, S, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]))
 for i = 1, #ids do
-  local job, size = view(K, ids[i])
+  local job, size = view(K, ids[i], true)
   if job then
     bytes = bytes + size
     if bytes > 4194304 and #reply > 2 then break end

@@ -27,15 +27,16 @@ from dockwork.store import (
     sealing_calls,
     views,
 )
+from dockwork.store.action_memory import ActionMemory
 from dockwork.store.beats import decode_beat, encode_beat
 from dockwork.store.calls import Claimant
 from dockwork.store.event_calls import check_since
-from dockwork.store.memory_base import MemoryBase
 from dockwork.store.memory_channel import MemoryRenewalChannel
 from dockwork.store.memory_claims import settle_all, take
 from dockwork.store.memory_enqueue import store_jobs
 from dockwork.store.memory_queue import MemoryQueue, Receipt, append_log, earliest, event_id
 from dockwork.store.memory_waits import Inbox, Waiter
+from dockwork.store.partition_shares import refuse_if_used
 from dockwork.store.protocol import (
     Admission,
     Claimed,
@@ -62,6 +63,7 @@ from dockwork.store.protocol import (
     Settlement,
     Verdict,
     Wake,
+    Writing,
 )
 from dockwork.store.texts import LOG_LINES, fit_log_line, fit_progress
 
@@ -70,7 +72,7 @@ FOLLOWS = "7.0.0"
 _COLD_MS = 60_000
 
 
-class MemoryStore(MemoryBase):
+class MemoryStore(ActionMemory):
     """Jobs in memory. They are gone with this object, not with `close`.
 
     start      the store's time at the beginning; None: now
@@ -370,13 +372,18 @@ class MemoryStore(MemoryBase):
     # --- the operator
 
     async def configure(
-        self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
+        self,
+        queue: QueueName,
+        config: QueueConfig,
+        owner: OwnerRecord | None,
+        *,
+        how: Writing = Writing.PLAINLY,
     ) -> OwnerRecord | None:
-        args = operator_calls.configure(self._queue(queue).keys, config, owner).args[5:]
+        args = operator_calls.configure(self._queue(queue).keys, config, owner, how).args[6:]
         fields = {str(name): str(value) for name, value in zip(args[::2], args[1::2], strict=True)}
         with self._turn(queue) as turn:
             self._announced.add(queue)
-            return memory_operator.configure(turn, fields, config.generation, owner)
+            return memory_operator.configure(turn, fields, config.generation, owner, how)
 
     async def sample(
         self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
@@ -440,10 +447,12 @@ class MemoryStore(MemoryBase):
         with self._turn(queue) as turn:
             return memory_operator.set_paused(turn, expected=expected, wanted=wanted)
 
-    async def get(self, queue: QueueName, job_id: str) -> JobView | None:
+    async def get(self, queue: QueueName, job_id: str, *, digest: bool = False) -> JobView | None:
         with self._turn(queue) as turn:
             record = turn.queue.records.get(job_id)
-            return None if record is None else memory_views.view_of(record, is_paused=turn.queue.paused)
+            if record is None:
+                return None
+            return memory_views.view_of(record, is_paused=turn.queue.paused, wants_digest=digest)
 
     async def list(
         self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
@@ -475,6 +484,19 @@ class MemoryStore(MemoryBase):
         with self._lock:
             found = {name.queue for name in self._announced if name.namespace == namespace}
         return [QueueName(namespace, name) for name in sorted(found)]
+
+    async def partitions(self, queue: QueueName, wanted: int | None = None) -> int:
+        whole = queue.namespace, queue.queue
+        with self._lock:
+            used = queue in self._announced
+            count = self._counts.get(whole, 1 if used else 0)
+        if wanted is not None and count != wanted:
+            if count:
+                await refuse_if_used(self, queue, count, wanted)
+            with self._lock:
+                count = self._counts[whole] = wanted
+                self._announced.add(queue)
+        return count or 1
 
     async def last_event(self, queue: QueueName) -> str:
         with self._lock:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime, timedelta
 from dockwork import clock
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
-from dockwork.errors import require
+from dockwork.errors import SchemaMismatch, require
+from dockwork.store.calls import SCHEMA
 from dockwork.store.cron_memory import CronMemory
 from dockwork.store.memory_queue import MemoryQueue, Turn, earliest
 from dockwork.store.memory_waits import Inbox
@@ -39,6 +40,7 @@ class MemoryBase(CronMemory):
         self._run_id = secrets.token_hex(20)
         self._queues: dict[QueueName, MemoryQueue] = {}
         self._announced: set[QueueName] = set()
+        self._counts: dict[tuple[str, str], int] = {}  #: namespace and queue: partitions, where it was said
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._listeners: weakref.WeakSet[Inbox[QueueName]] = weakref.WeakSet()
@@ -80,6 +82,8 @@ class MemoryBase(CronMemory):
         """What a script is on Redis: alone with the queue, at one moment; its events and markers go out at the end."""
         with self._lock:
             queue = self._queue(name)
+            if queue.schema != SCHEMA:
+                raise SchemaMismatch(found=queue.schema, readable=SCHEMA)
             turn = Turn(queue, self._now_us(), self._run_id)
             yield turn
             turn.finish()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.errors import InvalidValue
+from dockwork.store.calls import SCHEMA
 from dockwork.store.memory_index import Index
 from dockwork.store.memory_limits import Limits, enter_key, free_keys, is_barred, place_of
 from dockwork.store.memory_waits import Inbox, Waiter
@@ -54,6 +55,7 @@ class Record:
     waits_since     when it was put back or promoted by hand; None: since it was due
     size            bytes of its envelope, also when that is gone
     kept_size       bytes that stay of it now that it ended
+    revision        rises with each edit
     errors          a ring of the last five failures, encoded
     seals           part of it that is sealed -> ids of the keys
     key             hash of its concurrency key; per_key: its own number, None = the queue's
@@ -97,6 +99,7 @@ class Record:
     lock: str = ""
     repeat: int | None = None
     repeated: int = 0
+    revision: int = 0
     key: str = ""
     per_key: int | None = None
     errors: dict[int, bytes] = field(default_factory=dict)
@@ -180,6 +183,8 @@ class MemoryQueue:
         self.receipts: dict[str, _Receipts] = {}
         self.nudges: dict[str, deque[tuple[int, str]]] = {}
         self.owner: tuple[OwnerRecord, int] | None = None
+        #: The Queue object whose operator wrote the options; it outlives `owner`.
+        self.marked_by: OwnerRecord | None = None
         self.cold_until = 0
         self.has_published = False
         #: Time was moved past something that is due, and nobody has looked since.
@@ -195,6 +200,23 @@ class MemoryQueue:
         self.last_event = (0, 0)
         self.waiters: list[Waiter[int]] = []
         self.readers: list[Waiter[None]] = []
+        #: The token under which everything is being deleted, and how many jobs were.
+        self.obliterating: str | None = None
+        self.obliterated = 0
+        self.schema = SCHEMA
+
+    def begin_anew(self) -> None:
+        """Forget everything but who waits for what happens here."""
+        fresh = vars(MemoryQueue(self.keys.name))
+        stays = {"keys", "last_event", "listeners", "waiters", "readers"}
+        vars(self).update({name: value for name, value in fresh.items() if name not in stays})
+
+    def forget_job(self, job_id: str) -> None:
+        """Delete a job from wherever it is; counters are the caller's."""
+        record = self.records.pop(job_id)
+        indexes = [self.ready, self.prio, self.delayed, self.lease, self.expiry, *self.ended.values()]
+        for index in [*indexes, *self.parked.values(), *self.limits.held.values()]:
+            index.remove(record.id)
 
     def number(self, name: str, default: int) -> int:
         """An option that is a whole number."""
@@ -202,11 +224,11 @@ class MemoryQueue:
 
     @property
     def held(self) -> bool:
-        return "held" in self.options
+        return "held" in self.options or self.obliterating is not None
 
     @property
     def closed(self) -> bool:
-        return "closed" in self.options
+        return "closed" in self.options or self.obliterating is not None
 
     @property
     def revision(self) -> int:

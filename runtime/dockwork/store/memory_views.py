@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dockwork.core.states import RUNNING, State
 from dockwork.store.memory_limits import throttled_by
+from dockwork.store.memory_digests import digest_of
 from dockwork.store.memory_queue import MemoryQueue, Record
 from dockwork.store.memory_seals import join_parts
 from dockwork.store.operator_calls import read_rate
@@ -14,7 +15,7 @@ _LOOKED = 1000
 _PAGE_BYTES = 4 * 1024 * 1024
 
 
-def view_of(record: Record, *, is_paused: bool) -> JobView:
+def view_of(record: Record, *, is_paused: bool, wants_digest: bool = False) -> JobView:
     """One job for people."""
     state, reason = record.state, record.reason
     if is_paused and state in (State.READY, State.PRIORITIZED):
@@ -47,6 +48,8 @@ def view_of(record: Record, *, is_paused: bool) -> JobView:
         checkpoint=record.checkpoint,
         log=() if record.log is None else tuple(record.log.split("\n")),
         failures=tuple(decode_failure(record.errors[at]) for at in last_five if at in record.errors),
+        revision=record.revision,
+        digest=digest_of(record) if wants_digest else "",
         sealed=join_parts(record.seals),
         exit=record.exit,
     )
@@ -57,7 +60,7 @@ def list_jobs(queue: MemoryQueue, state: State, offset: int, limit: int) -> list
     views: list[JobView] = []
     size = 0
     for job_id in ids_in(queue, state, offset, limit):
-        view = view_of(queue.records[job_id], is_paused=queue.paused)
+        view = view_of(queue.records[job_id], is_paused=queue.paused, wants_digest=True)
         size += _size_of(view)
         if size > _PAGE_BYTES and views:
             break

@@ -91,7 +91,7 @@ class Admission:
 
     id         the job's own; of a duplicate, that of the job that is there
     reason     why it was rejected: ``depth``, ``bytes``, ``payload``, ``timeout``, ``closed``, ``unique``,
-               ``key_reuse``; of a duplicate, ``replaced`` or ``debounced`` if it took the new arguments
+               ``key_reuse``, ``routing`` (its keys name different partitions); of a duplicate, ``replaced`` or ``debounced`` if it took the new arguments
     current    the figure that met `limit`, for a rejection by one
     state      the state it was stored in, or the known job's; None: that one is gone, and its key remembered
     holder     the job that has the key, for a rejection by one
@@ -375,6 +375,8 @@ class Wake:
 class JobView:
     """One job as it stands, for people and tools.
 
+    revision    rises with each edit
+    digest      changes with anything of the job; "" where it was not asked for
     seq     its place among the queue's jobs: later ones have higher numbers, and so has what was put back at the end
     sealed  which key seals what of it, as `Resealed.keys` says it; "" = nothing is sealed
     """
@@ -403,6 +405,8 @@ class JobView:
     checkpoint: bytes | None = None
     log: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    revision: int = 0
+    digest: str = ""
     sealed: str = ""
     exit: str = ""  #: how the process ended that ran it when it last crashed: a signal or an exit code
 
@@ -522,6 +526,107 @@ class QueueStats:
         return sum(self.counts.get(state, 0) for state in due) - sum(self.throttled.values())
 
 
+# --- actions of people -------------------------------------------------------------------------------------
+
+
+class Acted(StrEnum):
+    """What an action on one job came to. Only ``ok`` changed anything."""
+
+    OK = "ok"
+    CONFLICTED = "conflicted"  #: the job is not as it was reviewed, or not in a state for this
+    RUNNING = "running"
+    MISSING = "missing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobChange:
+    """What `edit` changes of a waiting job; None = as it is. At most one of the due times.
+
+    sealed    ids of the keys that seal the new envelope
+    """
+
+    envelope: bytes | None = None
+    sealed: str = ""
+    priority: int | None = None
+    due_in_ms: int | None = None
+    due_at_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Purge:
+    """What a purge means, as it was counted: `count` ended jobs of `state` that ended by `before_ms`."""
+
+    state: State
+    before_ms: int
+    count: int
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Purged:
+    """A part of a purge. `left` is what the next part means; conflicted: it had changed, and nothing was deleted."""
+
+    deleted: int
+    left: Purge
+    conflicted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Obliterated:
+    """How far an obliteration is.
+
+    token       of the one under way: whoever resumes it gives this
+    deleted     jobs deleted since it began
+    done        nothing is left
+    conflicted  one with another token is under way: `token` is that one's, and nothing was deleted now
+    missing     there is no such queue, or no more
+    """
+
+    token: str
+    deleted: int = 0
+    done: bool = False
+    conflicted: bool = False
+    missing: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repaired:
+    """What was wrong with a queue's data, and is right now.
+
+    checked        ids that were looked at
+    no_index       records that no index had
+    no_record      ids and payloads whose record was gone
+    wrong_index    records that an index had besides their own
+    no_envelope    jobs without arguments: dead letters now
+    locks          of unique keys that nobody held any more
+    counters       names of those that were wrong
+    busy           the queue moved so fast that its sums over all jobs could not be counted
+    """
+
+    checked: int = 0
+    no_index: int = 0
+    no_record: int = 0
+    wrong_index: int = 0
+    no_envelope: int = 0
+    locks: int = 0
+    counters: tuple[str, ...] = ()
+    busy: bool = False
+
+    @property
+    def fixed(self) -> int:
+        """Everything that was put right."""
+        found = (self.no_index, self.no_record, self.wrong_index, self.no_envelope, self.locks)
+        return sum(found) + len(self.counters)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Migrated:
+    """The stored schema version that holds now. `behind`: workers that do not read the wanted one; then it stayed."""
+
+    version: int
+    behind: tuple[str, ...] = ()
+
+
 # --- the operator ------------------------------------------------------------------------------------------
 
 
@@ -560,6 +665,14 @@ class QueueConfig:
     per_key: int | None = None
     keep: Mapping[str, int] = field(default_factory=dict)
     revision: int = 0  #: set by the store when read: rises with each write
+
+
+class Writing(StrEnum):
+    """How `configure` writes."""
+
+    PLAINLY = ""  #: all options; refused where an operator wrote them, if no operator asks
+    LIMITS = "limits"  #: rate, concurrency and per_key alone: no operator writes them, so nobody is in the way
+    FORCED = "forced"  #: over an operator's options, which is away or will write again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -863,9 +976,17 @@ class Store(Protocol):
 
     # the operator
     async def configure(
-        self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
+        self,
+        queue: QueueName,
+        config: QueueConfig,
+        owner: OwnerRecord | None,
+        *,
+        how: Writing = Writing.PLAINLY,
     ) -> OwnerRecord | None:
-        """Write `config` unless another Queue owns it: then that owner is the answer, and nothing is written."""
+        """Write `config` unless another Queue owns it: then that owner is the answer, and nothing is written.
+
+        With an `owner` rate, concurrency and per_key are left alone: they are the code's.
+        """
         ...
 
     async def sample(
@@ -899,7 +1020,7 @@ class Store(Protocol):
 
     # people
     async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool: ...
-    async def get(self, queue: QueueName, job_id: str) -> JobView | None: ...
+    async def get(self, queue: QueueName, job_id: str, *, digest: bool = False) -> JobView | None: ...
     async def list(
         self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
     ) -> builtins.list[JobView]: ...
@@ -908,7 +1029,45 @@ class Store(Protocol):
         """``cancelled``, ``flagged``, ``too_late`` or ``missing``; by force a running job is ``cancelled`` at once."""
         ...
 
-    async def queues(self, namespace: str) -> builtins.list[QueueName]: ...
+    async def redrive(self, queue: QueueName, picks: Sequence[tuple[str, str]]) -> builtins.list[Acted]:
+        """Put ended jobs back with fresh counters, each (id, digest) if it is still that; "" = whatever it is."""
+        ...
+
+    async def edit(self, queue: QueueName, job_id: str, revision: int, change: JobChange) -> Acted:
+        """Change a waiting job that is still at `revision`. Raises TooLarge, QueueFull for a new envelope's size."""
+        ...
+
+    async def count_purge(self, queue: QueueName, state: State, before_ms: int | None = None) -> Purge:
+        """What a purge of the ended jobs of `state` would delete; `before_ms` None: all that have ended by now."""
+        ...
+
+    async def purge(self, queue: QueueName, purge: Purge) -> Purged:
+        """Delete a part of what was counted, at most 500, if it is still that. Repeat with `left` until it is empty."""
+        ...
+
+    async def obliterate(self, queue: QueueName, token: str) -> Obliterated:
+        """Delete a part of everything; the first call closes intake and claims. Repeat until `done`."""
+        ...
+
+    async def repair(self, queue: QueueName) -> Repaired:
+        """Look at every job, index, lock and counter, and put right what is wrong."""
+        ...
+
+    async def migrate(self, queue: QueueName, version: int) -> Migrated:
+        """Raise the stored schema version, if every registered worker reads it."""
+        ...
+
+    async def queues(self, namespace: str) -> builtins.list[QueueName]:
+        """The queues that anybody ever used, whole ones: without their partitions."""
+        ...
+
+    async def partitions(self, queue: QueueName, wanted: int | None = None) -> int:
+        """How many partitions a whole queue has; `wanted` is entered for one that has no job yet.
+
+        Raises InvalidValue where Redis has another number and jobs.
+        """
+        ...
+
     async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
         """Entries after `since`: an entry's id, ``0`` for all that are kept, ``$`` for what comes from now on."""
         ...

@@ -10,15 +10,16 @@ from typing import Any, TypeVar
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
-from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed
+from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, require
 from dockwork.settings import RedisSettings
 from dockwork.store import calls, event_calls, operator_calls, sealing_calls, views
+from dockwork.store.action_redis import ActionStore
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.cluster import ClusterNodes
 from dockwork.store.connections import Asks, Commands, Connector, Pace, parse_info
-from dockwork.store.cron_redis import CronStore
 from dockwork.store.listening import EventReads, listen, listen_events
+from dockwork.store.partition_shares import refuse_if_used
 from dockwork.store.protocol import (
     Admission,
     Claimed,
@@ -45,6 +46,7 @@ from dockwork.store.protocol import (
     Settlement,
     Verdict,
     Wake,
+    Writing,
 )
 from dockwork.store.renewal import RedisRenewalChannel
 from dockwork.store.topology import slot_of
@@ -54,7 +56,7 @@ from dockwork.store.waiting import Waiters
 R = TypeVar("R")
 
 
-class RedisStore(CronStore):
+class RedisStore(ActionStore):
     """Jobs on one Redis server. Opens connections on first use, and again after `close`.
 
     redis        settings, or a URL
@@ -75,6 +77,7 @@ class RedisStore(CronStore):
         self._lease_ms = 0 if lease is None else lease // timedelta(milliseconds=1)
         self._keys: dict[QueueName, QueueKeys] = {}
         self._announced: set[QueueName] = set()
+        self._counts: dict[tuple[str, str], int] = {}
         self._parts: _Parts | None = None
 
     def __repr__(self) -> str:
@@ -123,6 +126,9 @@ class RedisStore(CronStore):
             keys = self._keys[queue] = QueueKeys(queue)
         return keys
 
+    def forget_queue(self, queue: QueueName) -> None:
+        self._announced.discard(queue)
+
     async def _run(self, call: Call[R], wire: Asks | None = None) -> R:
         """Send `call`; a lost answer carries its job ids, and asks by them."""
         if wire is None:
@@ -147,8 +153,11 @@ class RedisStore(CronStore):
         A full Redis refuses it; then it is tried again with the next call, which goes on all the same.
         """
         if queue not in self._announced:
+            count = 1 if queue.partition is None else self._counts.get((queue.namespace, queue.queue))
+            if count is None:
+                return
             try:
-                await wire.ask("HSETNX", queues_key(queue.namespace), queue.queue, 1)
+                await wire.ask("HSETNX", queues_key(queue.namespace), queue.queue, count)
             except ScriptFailed:
                 return
             self._announced.add(queue)
@@ -257,7 +266,7 @@ class RedisStore(CronStore):
         return operator_calls.read_config(values)
 
     def renewal_channel(self) -> RedisRenewalChannel:
-        return RedisRenewalChannel(self._connector, self._lease_ms)
+        return RedisRenewalChannel(self._connector, self._lease_ms, self._counts)
 
     # --- upkeep: each script call is bounded, so these repeat while there is more
 
@@ -302,11 +311,16 @@ class RedisStore(CronStore):
     # --- the operator
 
     async def configure(
-        self, queue: QueueName, config: QueueConfig, owner: OwnerRecord | None
+        self,
+        queue: QueueName,
+        config: QueueConfig,
+        owner: OwnerRecord | None,
+        *,
+        how: Writing = Writing.PLAINLY,
     ) -> OwnerRecord | None:
         wire = await self._wire(queue)
         await self._announce(queue, wire)
-        return await self._run(operator_calls.configure(self.keys(queue), config, owner), wire)
+        return await self._run(operator_calls.configure(self.keys(queue), config, owner, how), wire)
 
     async def sample(
         self, queue: QueueName, *, horizon_ms: int, template_hash: str = "", cold: bool = False
@@ -384,8 +398,8 @@ class RedisStore(CronStore):
     async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
         return await self._run(operator_calls.set_paused(self.keys(queue), expected=expected, wanted=wanted))
 
-    async def get(self, queue: QueueName, job_id: str) -> JobView | None:
-        return await self._run(views.get(self.keys(queue), job_id))
+    async def get(self, queue: QueueName, job_id: str, *, digest: bool = False) -> JobView | None:
+        return await self._run(views.get(self.keys(queue), job_id, digest=digest))
 
     async def list(
         self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
@@ -402,6 +416,20 @@ class RedisStore(CronStore):
         wire = await self._wire()
         found = await wire.ask("HKEYS", queues_key(namespace))
         return sorted((QueueName(namespace, name.decode()) for name in found), key=str)
+
+    async def partitions(self, queue: QueueName, wanted: int | None = None) -> int:
+        wire, key = await self._wire(), queues_key(queue.namespace)
+        count = int(await wire.ask("HGET", key, queue.queue) or 0)
+        if wanted is not None and count != wanted:
+            if count:
+                await refuse_if_used(self, queue, count, wanted)
+                await wire.ask("HSET", key, queue.queue, wanted)
+            else:
+                await wire.ask("HSETNX", key, queue.queue, wanted)
+            count = int(await wire.ask("HGET", key, queue.queue) or 0)
+            require(count == wanted, f"partitions of queue {queue.queue}", expected=str(count), got=wanted)
+        self._counts[queue.namespace, queue.queue] = count or 1
+        return count or 1
 
     async def events(self, queue: QueueName, since: str, *, block_s: float) -> builtins.list[Event]:
         return await self._connected().events.read(self.keys(queue), since, block_s)

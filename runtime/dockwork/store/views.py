@@ -44,14 +44,14 @@ def to_counts(flat: Sequence[bytes]) -> dict[str, int]:
     return {name: int(value) for name, value in to_map(flat).items()}
 
 
-def get(keys: QueueKeys, job_id: str) -> Call[JobView | None]:
-    """One job, or None."""
+def get(keys: QueueKeys, job_id: str, *, digest: bool = False) -> Call[JobView | None]:
+    """One job, or None; with its digest if that is wanted."""
 
     def decode(reply: list[Any]) -> JobView | None:
         jobs = _jobs(reply)
         return jobs[0] if jobs else None
 
-    return Call("get", keys, [job_id], decode, [job_id], reads=True)
+    return Call("get", keys, [job_id, int(digest)], decode, [job_id], reads=True)
 
 
 def list_jobs(keys: QueueKeys, state: State, offset: int, limit: int) -> Call[list[JobView]]:
@@ -67,7 +67,7 @@ def _jobs(reply: list[Any]) -> list[JobView]:
 
 
 def _job(row: list[Any], paused: bool) -> JobView:
-    job_id, record_reply, envelope, outputs_reply = row
+    job_id, record_reply, envelope, outputs_reply, *digest = row
     record, outputs = to_map(record_reply), to_map(outputs_reply)
     state = State(record["s"].decode())
     if paused and state in (State.READY, State.PRIORITIZED):
@@ -99,6 +99,8 @@ def _job(row: list[Any], paused: bool) -> JobView:
         checkpoint=outputs.get("checkpoint"),
         log=tuple(outputs["log"].decode("utf-8", "replace").split("\n")) if "log" in outputs else (),
         failures=_failures(outputs, number("f") or 0),
+        revision=number("rv") or 0,
+        digest=digest[0].decode() if digest else "",
         sealed=record.get("z", b"").decode(),
         exit=outputs.get("exit", b"").decode("utf-8", "replace"),
     )

@@ -1,5 +1,5 @@
 -- What limits the queue has and how far they are used. Only queues with `flags` pay for the look-ups; a letter each:
--- r rate, c concurrency, k jobs with a concurrency key, s closed by hand.
+-- r rate, c concurrency, k jobs with a concurrency key, s closed by hand, o about to be obliterated.
 -- `throttled` is the time until which the rate lets nothing start, `told` the one that a marker was posted for.
 local function load_limits(K, S, flags)
   local found = redis.call("HMGET", K.meta, "rate", "concurrency", "per_key", "thr", "thm", "hr", "hp")
@@ -16,5 +16,8 @@ local function load_limits(K, S, flags)
   S.keys = {}
   if string.find(flags, "s", 1, true) then
     S.closed = "1"
+  end
+  if string.find(flags, "o", 1, true) then
+    S.closed, S.held = "1", "1"
   end
 end

@@ -1,6 +1,7 @@
 --- @include "record_key"
--- A job for people: {id, record, envelope, outputs}, or nothing; then its size in bytes.
-local function view(K, id)
+--- @include "digest_of"
+-- A job for people: {id, record, envelope, outputs, digest if wanted}, or nothing; then its size in bytes.
+local function view(K, id, wants_digest)
   local record = redis.call("HGETALL", record_key(K.records, id))
   if #record == 0 then
     return
@@ -10,5 +11,5 @@ local function view(K, id)
   for i = 1, #outputs do
     size = size + #outputs[i]
   end
-  return {id, record, envelope, outputs}, size
+  return {id, record, envelope, outputs, wants_digest and digest_of(record, envelope) or nil}, size
 end
