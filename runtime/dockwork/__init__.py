@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dockwork.core.jobs import Keep as Keep
     from dockwork.core.jobs import StopReason as StopReason
     from dockwork.core.repeat import Repeat as Repeat
+    from dockwork.core.limits import Rate as Rate
     from dockwork.core.retry import Backoff as Backoff
     from dockwork.core.sealed import Encrypted as Encrypted
     from dockwork.core.sealed import Sealed as Sealed
@@ -66,6 +67,7 @@ _HOMES = {
     "dockwork.client": ("Counts", "Job", "JobRef"),
     "dockwork.core.jobs": ("Context", "JobInfo", "Keep", "StopReason"),
     "dockwork.core.repeat": ("Repeat",),
+    "dockwork.core.limits": ("Rate",),
     "dockwork.core.retry": ("Backoff",),
     "dockwork.core.sealed": ("Encrypted", "Sealed"),
     "dockwork.core.states": ("State",),

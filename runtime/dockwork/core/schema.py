@@ -10,6 +10,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Annotated, Any, Literal, NotRequired, get_args, get_origin, get_type_hints
 
 import typing_extensions
@@ -49,6 +50,7 @@ _UNBINDABLE: Mapping[Any, str] = {
 class Signature:
     """The schema of one job type.
 
+    names               of the parameters that callers give
     context_parameter   the name of the parameter annotated `Context`, which no schema shows; None without one
     schema_hash         16 hex digits of the JSON Schema, titles and descriptions aside
     sealing             which values are sealed; None where none is
@@ -58,15 +60,15 @@ class Signature:
         self.job_type = job_type
         parameters, hints = _parameters(job_type, fn)
         self.context_parameter = _context_parameter(job_type, parameters, hints)
-        self._names = tuple(name for name in parameters if name != self.context_parameter)
+        self.names = tuple(name for name in parameters if name != self.context_parameter)
         self._positional = tuple(
-            n for n in self._names if parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY
+            n for n in self.names if parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY
         )
         fields: dict[str, Any] = {
-            name: _field(hints.get(name, Any), parameters[name].default) for name in self._names
+            name: _field(hints.get(name, Any), parameters[name].default) for name in self.names
         }
-        wanted = [name for name in self._names if parameters[name].default is inspect.Parameter.empty]
-        by_name = {name: hints.get(name) for name in self._names}
+        wanted = [name for name in self.names if parameters[name].default is inspect.Parameter.empty]
+        by_name = {name: hints.get(name) for name in self.names}
         self.sealing = find_sealing(job_type, by_name, wanted, hints.get("return"))
         arguments = _typed_dict(f"{fn.__name__}_arguments", fields)
         arguments.__pydantic_config__ = _READING
@@ -80,6 +82,12 @@ class Signature:
         shown = _with_defaults(_json_schema(job_type, self._adapter), parameters)
         self.json_schema = _with_stored_names(job_type, shown, self.sealing)
         self.schema_hash = schema_hash(self.json_schema)
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """What parameters are when nobody gives them, as JSON has it; those that JSON cannot carry are left out."""
+        properties = self.json_schema.get("properties", {})
+        return {name: field["default"] for name, field in properties.items() if "default" in field}
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name. Raises InvalidArgs for those that no parameter takes."""
@@ -188,7 +196,7 @@ class Signature:
         if self.sealing is not None:
             path = str(first["loc"][0])
         if first["type"] == "extra_forbidden":
-            known = f"one of {', '.join(self._names)}" if self._names else "no arguments"
+            known = f"one of {', '.join(self.names)}" if self.names else "no arguments"
             expected = known if unknown else "no such name"
             return InvalidArgs(self.job_type, path, expected=expected, got="an unknown name")
         if self.sealing is not None:

@@ -1,4 +1,5 @@
--- Writes the queue-level options, unless another Queue object owns this queue; then nothing is written.
+-- Writes the queue-level options, unless another Queue object owns this queue; then nothing is written. What an operator
+-- wrote stays its own to change when it is away: its mark in meta outlives its record.
 -- KEYS[1]   meta        hash
 -- KEYS[2]   ready       zset
 -- KEYS[3]   prio        zset
@@ -21,7 +22,8 @@
 -- ARGV[3]   name      str
 -- ARGV[4]   uid       str
 -- ARGV[5]   generation int
--- ARGV[6+]  field, value    of meta; "" = the default
+-- ARGV[6]   how       str   "" | "limits": fields that no operator writes, whoever owns the queue | "forced"
+-- ARGV[7+]  field, value    of meta; "" = the default
 -- Returns   {"ok", "written", revision} | {"ok", "owned", operator, namespace, name, uid}
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], wake = KEYS[4], cold = KEYS[5], owner = KEYS[6],
   lease = KEYS[7], key_counts = KEYS[8], held_keys = KEYS[9], held_jobs = KEYS[10], delayed = KEYS[11],
@@ -30,20 +32,26 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], wake = KEYS[4], cold
 --- @include "whole"
 --- @include "when_full"
 --- @include "other_owner"
+--- @include "marked_owner"
 --- @include "change_limits"
 --- @include "finish"
 local S = open(K)
 if S.wrong then return S.wrong end
-local other = other_owner(K, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+local other
+if ARGV[1] ~= "" then
+  other = other_owner(K, ARGV[1], ARGV[2], ARGV[3], ARGV[4])
+elseif ARGV[6] == "" then
+  other = marked_owner(K)
+end
 if other then return {"ok", "owned", other[1], other[2], other[3], other[4]} end
 local names, limits = {}, false
-for i = 6, #ARGV, 2 do
+for i = 7, #ARGV, 2 do
   names[#names + 1] = ARGV[i]
 end
 local is_limit = {rate = true, concurrency = true, per_key = true}
 local old, put, drop = redis.call("HMGET", K.meta, unpack(names)), {}, {}
 for i = 1, #names do
-  local value = ARGV[2 * i + 5]
+  local value = ARGV[2 * i + 6]
   if value == "" and old[i] then
     drop[#drop + 1] = names[i]
     limits = limits or is_limit[names[i]]
@@ -55,8 +63,12 @@ end
 local waiting = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio)
 when_full(K, S)
 if ARGV[1] ~= "" then
-  redis.call("SET", K.owner, table.concat({ARGV[1], ARGV[2], ARGV[3], ARGV[4]}, "\n"), "PX", "300000")
-  redis.call("HSET", K.meta, "schema", "1", "gen", ARGV[5])
+  local record = table.concat({ARGV[1], ARGV[2], ARGV[3], ARGV[4]}, "\n")
+  redis.call("SET", K.owner, record, "PX", "300000")
+  redis.call("HSET", K.meta, "schema", "1", "gen", ARGV[5], "by", record)
+elseif ARGV[6] == "forced" and redis.call("EXISTS", K.owner) == 0 then
+  -- Nobody is there any more whose options these are.
+  redis.call("HDEL", K.meta, "gen", "by")
 end
 if #put > 0 or #drop > 0 then
   S.revision = S.revision + 1

@@ -8,7 +8,7 @@ from dockwork.core.states import RUNNING, WAITING, State
 from dockwork.store.memory_limits import change_limits
 from dockwork.store.memory_queue import FOREVER, MemoryQueue, Turn, pod_of
 from dockwork.store.operator_calls import CONFIG_FIELDS, read_config
-from dockwork.store.protocol import Lease, OwnerRecord, QueueConfig, RevokeCause, Verdict
+from dockwork.store.protocol import Lease, OwnerRecord, QueueConfig, RevokeCause, Verdict, Writing
 from dockwork.store.texts import EXIT_BYTES, fit
 
 _OWNED_MS = 300_000
@@ -20,18 +20,26 @@ _ENDED_BADLY = (State.FAILED, State.DEAD, State.EXPIRED, State.CANCELLED)
 
 
 def configure(
-    turn: Turn, fields: Mapping[str, str], generation: int, owner: OwnerRecord | None
+    turn: Turn, fields: Mapping[str, str], generation: int, owner: OwnerRecord | None, how: Writing
 ) -> OwnerRecord | None:
     """Write `fields` of the options ("" = the default), unless another Queue object owns the queue."""
     queue = turn.queue
-    other = _other_owner(queue, owner, turn.ms)
+    other = None
+    if owner is not None:
+        other = _other_owner(queue, owner, turn.ms)
+    elif how is Writing.PLAINLY:
+        other = queue.marked_by
     if other is not None:
         return other
     was_held, options = queue.held, queue.options
     changed = {name for name, value in fields.items() if options.get(name, "") != value}
     if owner is not None and owner.operator:
         queue.owner = owner, turn.ms + _OWNED_MS
+        queue.marked_by = owner
         options["gen"] = str(generation)
+    elif how is Writing.FORCED and (queue.owner is None or queue.owner[1] <= turn.ms):
+        queue.marked_by = None
+        options.pop("gen", None)
     for name in changed:
         if fields[name]:
             options[name] = fields[name]
@@ -46,13 +54,11 @@ def configure(
     return None
 
 
-def _other_owner(queue: MemoryQueue, asking: OwnerRecord | None, now_ms: int) -> OwnerRecord | None:
+def _other_owner(queue: MemoryQueue, asking: OwnerRecord, now_ms: int) -> OwnerRecord | None:
     """The owner that keeps this Queue object out (OP-022)."""
     if queue.owner is None or queue.owner[1] <= now_ms:
         return None
     owner, expires = queue.owner
-    if asking is None:
-        return owner
     same = (owner.operator, owner.namespace, owner.name) == (asking.operator, asking.namespace, asking.name)
     silent_ms = now_ms - (expires - _OWNED_MS)
     return None if same or (owner.uid == asking.uid and silent_ms >= _TAKEN_OVER_MS) else owner

@@ -9,7 +9,7 @@ from dockwork.core.keys import QueueKeys
 from dockwork.errors import InvalidValue, require
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Arg, Call
-from dockwork.store.protocol import OwnerRecord, QueueConfig, RateLimit, RevokeCause, Sample
+from dockwork.store.protocol import OwnerRecord, QueueConfig, RateLimit, RevokeCause, Sample, Writing
 from dockwork.store.texts import EXIT_BYTES, fit
 from dockwork.store.views import to_counts, to_map
 
@@ -31,17 +31,20 @@ _NUMBERS: Mapping[str, str] = {
     "max_bytes": "max_bytes",
     "max_payload": "max_payload",
     "lease_ms": "lease",
-    "concurrency": "concurrency",
-    "per_key": "per_key",
 }
+
+#: Of the limits, those that are a number under their own name.
+LIMITS = ("concurrency", "per_key")
 
 #: What `read_config` wants from meta, in order.
 CONFIG_FIELDS: tuple[str, ...] = (
-    "rev", "gen", "held", "closed", "backoff", "rate", *_NUMBERS.values(), *KEEP_FIELDS.values(),
+    "rev", "gen", "held", "closed", "backoff", "rate", *LIMITS, *_NUMBERS.values(), *KEEP_FIELDS.values(),
 )  # fmt: skip
 
 
-def configure(keys: QueueKeys, config: QueueConfig, owner: OwnerRecord | None) -> Call[OwnerRecord | None]:
+def configure(
+    keys: QueueKeys, config: QueueConfig, owner: OwnerRecord | None, how: Writing = Writing.PLAINLY
+) -> Call[OwnerRecord | None]:
     """Write `config`, unless another Queue object owns the queue: that owner is the answer then."""
 
     def decode(reply: list[Any]) -> OwnerRecord | None:
@@ -54,10 +57,20 @@ def configure(keys: QueueKeys, config: QueueConfig, owner: OwnerRecord | None) -
     who = ("", "", "", "") if owner is None else (owner.operator, owner.namespace, owner.name, owner.uid)
     for part in who:
         require("\n" not in part, "owner", expected="no line break", got=part)
-    args: list[Arg] = [*who, config.generation]
-    args += ("held", "1" if config.held else "", "closed", "1" if config.closed else "")
+    args: list[Arg] = [*who, config.generation, how.value]
+    if owner is None:
+        # A Queue resource has no such fields: what it does not say is the code's.
+        args += ("rate", "" if config.rate is None else "{}/{}".format(*config.rate))
+        for name in LIMITS:
+            args += (name, _text(getattr(config, name)))
+    if how is not Writing.LIMITS:
+        args += _fields(config)
+    return Call("configure", keys, args, decode)
+
+
+def _fields(config: QueueConfig) -> list[Arg]:
+    args: list[Arg] = ["held", "1" if config.held else "", "closed", "1" if config.closed else ""]
     args += ("backoff", config.backoff or "")
-    args += ("rate", "" if config.rate is None else "{}/{}".format(*config.rate))
     for name, field in _NUMBERS.items():
         args += (field, _text(getattr(config, name)))
     unknown = set(config.keep) - set(KEEP_FIELDS)
@@ -65,7 +78,7 @@ def configure(keys: QueueKeys, config: QueueConfig, owner: OwnerRecord | None) -
         raise InvalidValue("keep", expected=", ".join(KEEP_FIELDS), got=sorted(unknown))
     for name, field in KEEP_FIELDS.items():
         args += (field, _text(config.keep.get(name)))
-    return Call("configure", keys, args, decode)
+    return args
 
 
 def _text(number: int | None) -> str:
@@ -76,6 +89,7 @@ def read_config(values: Sequence[bytes | None]) -> QueueConfig:
     """The options in the fields `CONFIG_FIELDS` of meta."""
     stored = dict(zip(CONFIG_FIELDS, values, strict=True))
     numbers = {name: _whole(stored[field]) for name, field in _NUMBERS.items()}
+    numbers |= {name: _whole(stored[name]) for name in LIMITS}
     keep = {name: _whole(stored[field]) for name, field in KEEP_FIELDS.items()}
     backoff = stored["backoff"]
     return QueueConfig(
