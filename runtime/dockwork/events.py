@@ -18,6 +18,7 @@ from typing import Any
 
 from dockwork import clock
 from dockwork.core.keys import QueueName
+from dockwork.core.partitions import entry_order
 from dockwork.core.states import ONLY_EVENTS, State
 from dockwork.errors import AccessDenied, OutcomeUnknown, StoreUnavailable, require
 from dockwork.store.protocol import Event, EventMode, Store
@@ -409,8 +410,7 @@ class Hub:
 
 
 def _order(event_id: str) -> tuple[int, int]:
-    ms, _, number = event_id.partition("-")
-    return (int(ms), int(number or 0)) if ms.isdecimal() else (0, 0)
+    return (0, 0) if event_id == "$" else entry_order(event_id)
 
 
 class Subscriptions:

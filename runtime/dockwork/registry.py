@@ -10,17 +10,27 @@ import inspect
 import json
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from dockwork import clock
 from dockwork.core.codec import Envelope, Opened, seal
 from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priority
 from dockwork.core.keys import QueueName
+from dockwork.core.limits import (
+    MOST_RUNNING,
+    ConcurrencyKey,
+    Rate,
+    check_key_text,
+    check_number,
+    check_per_key,
+    check_rate,
+)
+from dockwork.core.partitions import check_partitions
 from dockwork.core.repeat import Repeat, first_due_ms
 from dockwork.core.retry import DEFAULT_BACKOFF, Backoff, BackoffKind, next_delay
 from dockwork.core.schema import Signature, check_bindable, dump_untyped
@@ -37,6 +47,7 @@ from dockwork.core.unique import (
     key_hash,
 )
 from dockwork.errors import InvalidValue, require
+from dockwork.store.partition_shares import check_shares
 from dockwork.store.protocol import (
     ErrorReport,
     EventMode,
@@ -45,6 +56,7 @@ from dockwork.store.protocol import (
     NewJob,
     OnConflict,
     QueueConfig,
+    RateLimit,
 )
 
 if TYPE_CHECKING:
@@ -81,6 +93,8 @@ class ItemOptions(TypedDict, total=False):
     idempotency_key: str
     idempotency_ttl: Span
     repeat: Repeat
+    concurrency_key: str
+    per_key: int
 
 
 class Options(ItemOptions, total=False):
@@ -103,6 +117,7 @@ class CallOptions:
     idempotency_key, idempotency_ttl    the same key with the same arguments is answered by its first job, for 24 h
                 or as long as said (1 min to 7 d), also when that job is gone; other arguments raise KeyReuse
     repeat      the job runs again after each run; not together with `expires`
+    concurrency_key, per_key    of the jobs of a queue with the same key so many run at once
     """
 
     queue: str | None = None
@@ -119,6 +134,8 @@ class CallOptions:
     idempotency_key: str | None = None
     idempotency_ttl: timedelta | None = None
     repeat: Repeat | None = None
+    concurrency_key: str | None = None
+    per_key: int | None = None
 
     def and_(self, **more: Unpack[Options]) -> CallOptions:
         """The same with `more`, checked. Raises InvalidValue naming the option."""
@@ -142,6 +159,8 @@ class Producer(Protocol):
 
     @property
     def key_source(self) -> KeySource: ...
+    @property
+    def registry(self) -> Registry: ...
     async def submit(self, item: Item[R]) -> JobRef[R]: ...
     def submit_sync(self, item: Item[R]) -> SyncJobRef[R]: ...
     def run_sync(self, coroutine: Callable[[], Awaitable[R]]) -> R: ...
@@ -155,6 +174,8 @@ class Item(Generic[R]):
     sealed      ids of the keys that seal its arguments, as a record has them
     repeat      the rule by which the job runs again
     digest      of type and arguments, where a key needs it
+    concurrency_key    that its type makes of its arguments
+    expires     what its queue or its app says, where neither call nor type does
     """
 
     type: str
@@ -165,6 +186,8 @@ class Item(Generic[R]):
     sealed: str = ""
     repeat: Repeat | None = None
     digest: str = ""
+    concurrency_key: str | None = None
+    expires: timedelta | None = None
 
     @property
     def args(self) -> Mapping[str, Any]:
@@ -183,15 +206,16 @@ class Item(Generic[R]):
         queue = said.queue if "queue" in options and said.queue is not None else self.queue
         given = self.args if args is None else args
         if self.job_type is None:
-            return item_by_name(self.type, given, queue=queue, registry=Registry(), options=said)
-        return self.job_type.call(said).item_of(given, queue=queue)
+            other = item_by_name(self.type, given, queue=queue, registry=Registry(), options=said)
+            return replace(other, expires=None if other.repeat is not None else self.expires)
+        return self.job_type.call(said).item_of(self.job_type.in_plain(given), queue=queue)
 
     def new_job(self, make_id: Callable[[], str]) -> NewJob:
         """The store's value, with the call's options over the job type's; `make_id` where the call has no id."""
         said, declared = self.options, self.job_type
         priority = _first(said.priority, declared and declared.priority) or 0
         retries = _first(said.retries, declared and declared.retries)
-        expires = _first(said.expires, declared and declared.expires)
+        expires = _first(_first(said.expires, declared and declared.expires), self.expires)
         timeout = _first(said.timeout, declared and declared.timeout)
         keep = _first(said.keep, declared and declared.keep)
         job = NewJob(
@@ -207,6 +231,8 @@ class Item(Generic[R]):
             timeout_ms=None if timeout is None else to_ms(timeout),
             keep=None if keep is None else keep.encode(),
             sealed=self.sealed,
+            concurrency_key=_first(said.concurrency_key, self.concurrency_key),
+            per_key=_first(said.per_key, declared and declared.per_key),
         )
         return job if self.repeat is None and not self.digest else self._one_of_a_kind(job)
 
@@ -258,6 +284,7 @@ def item_by_name(
         sealed=sealed,
         repeat=repeat,
         digest=arguments_digest(type_, args) if has_keys else "",
+        expires=None if repeat is not None else registry.expires_of(queue),
     )
 
 
@@ -269,6 +296,8 @@ class JobType(Generic[P, R]):
     timeout         of one run; None = the queue's, else 5 min
     backoff         None = the queue's, else exponential from 1 s to 1 h with full jitter
     dead_letter     a job whose retries are used becomes dead; False: failed
+    concurrency_key the parameters whose values say whose job it is: of the jobs of this type with equal ones
+                    only `per_key` run at once, over all workers; None = the queue's, else 1
     isolation       where it runs: "loop" for async functions, "thread" for others, "process" for what asks for it
     """
 
@@ -278,7 +307,7 @@ class JobType(Generic[P, R]):
         *,
         producer: Producer,
         name: str | None = None,
-        queue: str = "default",
+        queue: str | None = None,
         priority: int = 0,
         retries: int | None = None,
         backoff: Backoff | None = None,
@@ -290,6 +319,8 @@ class JobType(Generic[P, R]):
         isolation: Literal["process"] | None = None,
         unique: Unique | None = None,
         repeat: Repeat | None = None,
+        concurrency_key: str | Sequence[str] | None = None,
+        per_key: int | None = None,
     ) -> None:
         require(inspect.isroutine(fn), "job type", expected="a function", got=type(fn).__name__)
         require(
@@ -301,12 +332,12 @@ class JobType(Generic[P, R]):
         self.fn = fn
         self.name = check_job_type(name or fn.__name__)
         check_bindable(self.name, inspect.signature(fn).parameters)
-        self.queue = _check_queue(queue)
+        self.queue = _check_queue(producer.registry.default_queue if queue is None else queue)
         self.priority = check_priority(priority)
         self.retries = None if retries is None else _check_count("retries", retries, 0, 10_000)
         self.backoff = backoff
         self.timeout = None if timeout is None else _check_timeout(timeout)
-        self.expires = None if expires is None else to_span(expires, "expires", most=LONGEST_DELAY)
+        self.expires = None if expires is None else _check_expires(expires)
         self.max_deliveries = (
             None if max_deliveries is None else _check_count("max_deliveries", max_deliveries, 1, 10_000)
         )
@@ -314,6 +345,10 @@ class JobType(Generic[P, R]):
         self.keep = keep
         self.unique = None if unique is None else _check_unique(unique)
         self.repeat = None if repeat is None else _check_repeat(repeat)
+        self.per_key = None if per_key is None else check_per_key(per_key)
+        self.concurrency_key = (
+            None if concurrency_key is None else ConcurrencyKey.of(self.name, concurrency_key)
+        )
         self.is_async = inspect.iscoroutinefunction(fn)
         require(isolation in (None, "process"), "isolation", expected="'process', or nothing", got=isolation)
         self.isolation: Literal["loop", "thread", "process"] = isolation or (
@@ -334,10 +369,14 @@ class JobType(Generic[P, R]):
     def signature(self) -> Signature:
         """The schema of the parameters; built at first use, when all annotations can be resolved."""
         try:
-            return Signature(self.name, self.fn)
+            signature = Signature(self.name, self.fn)
         except NameError as error:
             expected = "annotations that can be resolved in the function's module"
             raise InvalidValue(f"job type {self.name}", expected=expected, got=str(error)) from None
+        if self.concurrency_key is not None:
+            sealed = () if signature.sealing is None else tuple(signature.sealing.fields)
+            self.concurrency_key.check(signature.names, sealed)
+        return signature
 
     @property
     def context_parameter(self) -> str | None:
@@ -380,6 +419,20 @@ class JobType(Generic[P, R]):
         ring = self.key_source.ring()
         args = sealing.seal_args(signature.dump(sealing.by_parameter(arguments)), ring)
         return args, ring.current if sealing.fields else ""
+
+    def in_plain(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Arguments by name with those opened that this app sealed. Raises EncryptionError for what it cannot open."""
+        sealing = self.signature.sealing
+        if sealing is None:
+            return arguments
+        opened = sealing.open_args(arguments, self.key_source.ring(), allow_plaintext=True)
+        plain: dict[str, Any] = json.loads(opened.args)
+        return plain
+
+    def key_of(self, args: bytes) -> str | None:
+        """The concurrency key of a job with these stored arguments."""
+        key = self.concurrency_key
+        return None if key is None else key.text(args, self.signature.defaults)
 
     def digest(self, arguments: Mapping[str, Any]) -> str:
         """Of the type and its arguments by name; sealed ones count with a digest key only, as an HMAC."""
@@ -492,15 +545,18 @@ class JobCall(Generic[P, R]):
             schema=job_type.schema_hash,
             options=_options_of(repeat),
         )
+        chosen = queue or said.queue or job_type.queue
         return Item(
             type=job_type.name,
-            queue=queue or said.queue or job_type.queue,
+            queue=chosen,
             envelope=seal(envelope),
             options=said,
             job_type=job_type,
             sealed=sealed,
             repeat=repeat,
             digest=job_type.digest(arguments) if has_keys else "",
+            concurrency_key=job_type.key_of(args),
+            expires=None if repeat is not None else job_type.producer.registry.expires_of(chosen),
         )
 
     @property
@@ -542,17 +598,32 @@ class QueueOptions(TypedDict, total=False):
     retries: int
     max_deliveries: int
     backoff: Backoff
+    expires: Span
+    rate: Rate
+    concurrency: int
+    per_key: int
     max_depth: int
     max_bytes: int | str
     max_payload: int | str
     lease: Span
     keep: Keep
+    keep_failed: Keep
+    keep_bytes: int | str
+    partitions: int
     events: Literal["stream", "pubsub", "off"]
     events_max_bytes: int | str
 
 
+class Defaults(QueueOptions, total=False):
+    """What an app may say for all its queues and job types; see `App`."""
+
+    queue: str
+
+
 #: Options of `App.queue` that are said of events; see `event_options`.
 EVENT_FIELDS = frozenset({"events", "events_max_bytes"})
+#: Those that no worker writes as options of the queue: they are the producers', or say how many queues there are.
+_NOT_WRITTEN = EVENT_FIELDS | {"partitions", "expires"}
 
 
 def event_options(options: QueueOptions) -> EventOptions | None:
@@ -572,8 +643,17 @@ def queue_config(options: QueueOptions) -> QueueConfig:
     if unknown:
         expected = f"one of {', '.join(QueueOptions.__annotations__)}"
         raise InvalidValue("queue option", expected=expected, got=", ".join(sorted(unknown)))
-    said = {name: value for name, value in options.items() if name not in EVENT_FIELDS}
-    return QueueConfig(**dict(_QUEUE_FIELDS[name](value) for name, value in said.items()))
+    fields: dict[str, Any] = {}
+    keep: dict[str, int] = {}
+    for option, value in options.items():
+        if option in _NOT_WRITTEN:
+            continue
+        name, checked = _QUEUE_FIELDS[option](value)
+        if name == "keep":
+            keep |= checked
+        else:
+            fields[name] = checked
+    return QueueConfig(**fields, keep=keep)
 
 
 class Registry(Mapping[str, JobType[Any, Any]]):
@@ -589,6 +669,12 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         self.event_options: dict[str, EventOptions] = {}
         #: Queue-level options that code gave by `App.queue`; an operator's word in Redis stands above them.
         self.queue_configs: dict[str, QueueConfig] = {}
+        #: What the app says for all its queues; `configure` beats it.
+        self._defaults: QueueOptions = {}
+        self.default_queue = "default"
+        self._expires: dict[str, timedelta] = {}
+        #: How many partitions code gave a queue.
+        self.partitions: dict[str, int] = {}
 
     def __getitem__(self, name: str) -> JobType[Any, Any]:
         return self._types[name]
@@ -606,6 +692,45 @@ class Registry(Mapping[str, JobType[Any, Any]]):
             expected = f"a name that {_place(known.fn)} does not have yet"
             raise InvalidValue(f"job type {job_type.name}", expected=expected, got=_place(job_type.fn))
         self._types[job_type.name] = job_type
+
+    def set_defaults(self, defaults: Defaults) -> None:
+        """What counts for every queue and job type that says nothing itself. Raises InvalidValue naming the option."""
+        said = dict(defaults)
+        self.default_queue = _check_queue(said.pop("queue", "default"))
+        not_here = sorted(set(said) & (EVENT_FIELDS | {"partitions"}))
+        require(not not_here, "defaults", expected="options of all queues", got=", ".join(not_here))
+        self._defaults = cast(QueueOptions, said)
+        queue_config(self._defaults)
+        self.expires_of(self.default_queue)
+
+    def configure(self, queue: str, options: QueueOptions) -> None:
+        """Take over what code says of a queue, the app's defaults under it. Raises InvalidValue naming the option."""
+        merged: QueueOptions = {**self._defaults, **options}
+        config = queue_config(merged)
+        if "expires" in merged:
+            self._expires[queue] = _check_expires(merged["expires"])
+        if set(options) - _NOT_WRITTEN:
+            self.queue_configs[queue] = config
+
+    def config_of(self, queue: str) -> QueueConfig | None:
+        """What code says of a queue that workers write, None for nothing."""
+        config = self.queue_configs.get(queue)
+        if config is None and set(self._defaults) - _NOT_WRITTEN:
+            config = queue_config(self._defaults)
+        return config
+
+    def expires_of(self, queue: str) -> timedelta | None:
+        """How long jobs of a queue wait at most, where neither call nor job type says it."""
+        found = self._expires.get(queue)
+        if found is None and "expires" in self._defaults:
+            found = _check_expires(self._defaults["expires"])
+        return found
+
+    def split(self, queue: str, count: int) -> None:
+        """Give a queue partitions. Raises InvalidValue, also for a limit of which one would get nothing."""
+        check_partitions(count)
+        check_shares(self.config_of(queue) or QueueConfig(), count)
+        self.partitions[queue] = count
 
     def check(self) -> None:
         """Build every schema now. Raises InvalidValue for a handler that cannot be one."""
@@ -694,6 +819,10 @@ def _check_at(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
+def _check_expires(value: Span) -> timedelta:
+    return to_span(value, "expires", most=LONGEST_DELAY)
+
+
 def _check_headers(value: Mapping[str, str]) -> Mapping[str, str]:
     fits = isinstance(value, Mapping) and all(
         isinstance(k, str) and isinstance(v, str) for k, v in value.items()
@@ -727,7 +856,7 @@ _OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "id": check_job_id,
     "delay": lambda value: to_span(value, "delay", most=LONGEST_DELAY),
     "at": _check_at,
-    "expires": lambda value: to_span(value, "expires", most=LONGEST_DELAY),
+    "expires": _check_expires,
     "timeout": _check_timeout,
     "retries": lambda value: _check_count("retries", value, 0, 10_000),
     "keep": _check_keep,
@@ -736,6 +865,8 @@ _OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "idempotency_key": lambda value: check_key(value, "idempotency_key"),
     "idempotency_ttl": _check_idempotency_ttl,
     "repeat": _check_repeat,
+    "concurrency_key": check_key_text,
+    "per_key": check_per_key,
 }
 
 
@@ -758,6 +889,18 @@ def _queue_keep(value: Keep) -> Mapping[str, int]:
     return kept if limits.bytes is None else {**kept, "bytes": limits.bytes}
 
 
+def _queue_keep_failed(value: Keep) -> Mapping[str, int]:
+    limits = _check_keep(value)
+    require(limits.bytes is None, "keep_failed", expected="an age or a count; bytes are keep_bytes", got=value)
+    age = -1 if limits.age is None else to_ms(limits.age)
+    return {"failed_age_ms": age, "failed_count": -1 if limits.count is None else limits.count}
+
+
+def _rate_limit(value: Rate) -> RateLimit:
+    rate = check_rate(value)
+    return RateLimit(rate.count, rate.per_ms)
+
+
 #: Option of `App.queue` -> (field of QueueConfig, value).
 _QUEUE_FIELDS: Mapping[str, Callable[[Any], tuple[str, Any]]] = {
     "timeout": lambda value: ("timeout_ms", to_ms(_check_timeout(value))),
@@ -776,4 +919,9 @@ _QUEUE_FIELDS: Mapping[str, Callable[[Any], tuple[str, Any]]] = {
     ),
     "lease": lambda value: ("lease_ms", _lease_ms(value)),
     "keep": lambda value: ("keep", _queue_keep(value)),
+    "keep_failed": lambda value: ("keep", _queue_keep_failed(value)),
+    "keep_bytes": lambda value: ("keep", {"bytes": parse_size(value, "keep_bytes")}),
+    "rate": lambda value: ("rate", _rate_limit(value)),
+    "concurrency": lambda value: ("concurrency", check_number("concurrency", value, MOST_RUNNING)),
+    "per_key": lambda value: ("per_key", check_per_key(value)),
 }
