@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dockwork.core.keys import QueueKeys
+from dockwork.core.partitions import CURSOR
 from dockwork.errors import require
 from dockwork.store.calls import Call
 from dockwork.store.protocol import ErrorReport, Event, EventMode, EventOptions, QueueErrors, TypeFigures
@@ -29,6 +30,8 @@ FIRST_EVENT = "0-0"
 def check_since(text: str) -> str:
     """An entry's id in full, or ``$``. Raises InvalidValue."""
     if text == "$":
+        return text
+    if CURSOR.match(text):
         return text
     ms, _, number = text.partition("-")
     fits = ms.isdecimal() and (number or "0").isdecimal()
