@@ -278,7 +278,7 @@ def timeless(view: Any) -> Any:
         name: None if getattr(view, name) is None else round((getattr(view, name) - view.created_ms) / 50_000)
         for name in names
     }
-    return replace(view, created_ms=0, epoch=0, **since)
+    return replace(view, created_ms=0, epoch=0, digest="", **since)
 
 
 class BothStores(RuleBasedStateMachine):
