@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dockwork.core.durations import parse_span
+from dockwork.core.sizes import parse_size
 from dockwork.errors import InvalidValue, require
 
 T = TypeVar("T")
@@ -157,6 +158,14 @@ class Settings:
     """Where a job goes that still runs at the end of a drain."""
     trap_signals: bool = True
     """Whether a worker answers SIGTERM, SIGINT and SIGHUP by itself."""
+    max_jobs: int | None = None
+    """Jobs that a worker ends before it drains and exits with 0, to be started again; None = any number."""
+    max_rss: int | None = None
+    """Bytes of resident memory of a worker's own process, above which it does the same; None = any."""
+    max_jobs_per_child: int = 1000
+    """Jobs of a child process before a fresh one takes its place, 1 to 1,000,000."""
+    max_rss_per_child: int | None = None
+    """Bytes of resident memory of a child process, above which the same happens after its job; None = any."""
     pod_uid: str = ""
     pod_name: str = ""
     container: str = ""
@@ -180,6 +189,10 @@ class Settings:
             fits = slots is None or 1 <= slots <= 1000
             require(fits, f"{OURS}QUEUES", expected="1 to 1000 slots a queue", got=f"{queue}={slots}")
         _check_range(f"{OURS}CONCURRENCY", self.concurrency, 1, 1000)
+        _check_range(f"{OURS}MAX_JOBS", self.max_jobs, 1, 1_000_000_000)
+        _check_range(f"{OURS}MAX_JOBS_PER_CHILD", self.max_jobs_per_child, 1, 1_000_000)
+        for name in ("max_rss", "max_rss_per_child"):
+            _check_range(f"{OURS}{name.upper()}", getattr(self, name), 1 << 20, 1 << 44)
         _check_span(f"{OURS}LEASE", self.lease, timedelta(seconds=5), timedelta(hours=1))
         _check_span(f"{OURS}DRAIN_TIMEOUT", self.drain_timeout, timedelta(seconds=1), timedelta(days=7))
 
@@ -366,6 +379,10 @@ _FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("drain_timeout", "DRAIN_TIMEOUT", parse_span),
     ("drain_requeue", "DRAIN_REQUEUE", _read_choice("front", "back")),
     ("trap_signals", "TRAP_SIGNALS", _read_flag),
+    ("max_jobs", "MAX_JOBS", _read_int),
+    ("max_rss", "MAX_RSS", parse_size),
+    ("max_jobs_per_child", "MAX_JOBS_PER_CHILD", _read_int),
+    ("max_rss_per_child", "MAX_RSS_PER_CHILD", parse_size),
     ("pod_uid", "POD_UID", _read_text),
     ("pod_name", "POD_NAME", _read_text),
     ("container", "CONTAINER", _read_text),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -152,6 +154,93 @@ async def ends_its_process() -> None:
 async def fails(message: str) -> None:
     receipt("fails began")
     raise ValueError(message)
+
+
+@app.job(queue=QUEUE, isolation="process")
+def in_child(n: int) -> list[int]:
+    """Where it ran, and how often a job ran there."""
+    receipt(f"in_child {n} {os.getpid()}")
+    return [n, os.getpid(), threading.get_ident() == threading.main_thread().ident]
+
+
+@app.job(queue=QUEUE, isolation="process")
+async def on_childs_loop(ctx: Context, n: int) -> list[int]:
+    """Everything that a context does, from there."""
+    ctx.log("began", n=n)
+    await ctx.progress({"at": n})
+    await ctx.checkpoint(n)
+    await ctx.progress({"at": n + 1})
+    return [n, os.getpid()]
+
+
+@app.job(queue=QUEUE, isolation="process", retries=1, backoff=Backoff.fixed(0.01))
+def fails_in_child(ctx: Context, message: str) -> None:
+    ctx.sync.checkpoint(ctx.job.attempt)
+    raise LookupError(f"{message} {ctx.job.attempt} {ctx.saved}")
+
+
+@app.job(queue=QUEUE, isolation="process", max_deliveries=2)
+def ends_its_child(how: str) -> None:
+    receipt(f"ends_its_child {how}")
+    if how == "exit":
+        os._exit(7)
+    if how == "exit 0":
+        os._exit(0)
+    if how == "segfault":
+        import ctypes
+
+        ctypes.string_at(0)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job(queue=QUEUE, isolation="process")
+def waits_in_child(ctx: Context, path: str) -> str:
+    """A system call until it is interrupted, or somebody makes a file."""
+    receipt(f"waits_in_child began {os.getpid()}")
+    try:
+        until(lambda: Path(path).exists(), within=60)
+    except BaseException as error:
+        receipt(f"waits_in_child {ctx.stop_reason} {type(error).__name__}")
+        raise
+    return "ended"
+
+
+@app.job(queue=QUEUE, isolation="process")
+async def waits_on_childs_loop(ctx: Context) -> None:
+    receipt(f"waits_on_childs_loop began {os.getpid()}")
+    try:
+        await asyncio.Event().wait()
+    except BaseException as error:
+        receipt(f"waits_on_childs_loop {ctx.stop_reason} {type(error).__name__}")
+        raise
+
+
+@app.job(queue=QUEUE, isolation="process", retries=0)
+def deaf_in_child() -> None:
+    """It holds the interpreter in one C call: no thread and no signal handler of its process runs meanwhile."""
+    import ctypes
+
+    receipt(f"deaf_in_child began {os.getpid()}")
+    ctypes.PyDLL(None).sleep(300)
+
+
+@app.job(queue=QUEUE, isolation="process")
+def holds_the_interpreter(seconds: int) -> str:
+    import ctypes
+
+    receipt("holds_the_interpreter began")
+    ctypes.PyDLL(None).sleep(seconds)
+    receipt("holds_the_interpreter ended")
+    return "ended"
+
+
+@app.job(queue=QUEUE, isolation="process")
+def starts_a_program(path: str) -> int:
+    """A program of its own that would run for long."""
+    program = subprocess.Popen(["sleep", "300"])
+    receipt(f"starts_a_program {program.pid}")
+    until(lambda: Path(path).exists(), within=60)
+    return program.pid
 
 
 def _exists(path: str):  # type: ignore[no-untyped-def]

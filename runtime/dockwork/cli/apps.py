@@ -40,6 +40,7 @@ def load_app(target: str) -> App:
     if not isinstance(app, App):
         found = "nothing" if app is None else type(app).__name__
         raise click.UsageError(f"APP: expected an App at {target}; got {found}")
+    app.origin = module_name
     return app
 
 

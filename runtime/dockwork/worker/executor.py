@@ -32,6 +32,7 @@ from dockwork.errors import (
 from dockwork.registry import JobType, Registry
 from dockwork.store.calls import RESULT_BYTES
 from dockwork.store.protocol import Failure, Lease, Outcome, Settlement
+from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, Children, ChildNotStarted, LastWords, snoozed
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
 from dockwork.worker.lane import Lane
@@ -48,6 +49,7 @@ from dockwork.worker.policies import (
 from dockwork.worker.repeating import repeat_of, with_next_time
 from dockwork.worker.runs import CURRENT, Run
 from dockwork.worker.threads import Call, Threads
+from dockwork.worker.told import make_error, told_of
 
 log = get_logger("run")
 shown = get_logger("jobs")
@@ -82,6 +84,7 @@ class Prepared:
     policy: Policy
     open: Callable[[bytes], Opened]
     dump_result: Callable[[Any], bytes]
+    children: Children | None  #: where its handler runs; None = in this process
 
 
 class Executor:
@@ -95,8 +98,10 @@ class Executor:
         *,
         worker: str,
         middlewares: Sequence[Middleware] = (),
+        children: Children | None = None,
     ) -> None:
         self._lane = lane
+        self._children = children
         self._registry = registry
         self._deadlines = Deadlines(self._timed_out, self.abandon)
         self._threads = threads
@@ -126,6 +131,9 @@ class Executor:
         if opened.options:
             run.repeat = repeat_of(opened.options, run.lease.job_id)
         run.timeout_s = timeout_s = timeout_of(claim, prepared.policy)
+        if prepared.children is not None:
+            run.task = self._loop.create_task(self._drive_in_child(run, prepared, prepared.children))
+            return
         now = self._loop.time()
         run.started_ms += int((now - run.started_at) * 1000)
         run.started_at = now
@@ -135,7 +143,7 @@ class Executor:
         run.task = self._loop.create_task(self._drive(run, prepared, opened))
 
     def stop(self, run: Run, reason: StopReason) -> None:
-        """Ask the handler to end: cancel its task, or interrupt its thread."""
+        """Ask the handler to end: cancel its task, or interrupt its thread or its process."""
         if run.stop_reason is None or reason is StopReason.LOST:
             run.stop_reason = reason
         if run.over or run.task is None:
@@ -144,10 +152,10 @@ class Executor:
             # A task that is cancelled before its first step runs none of its code, so we say what became of it.
             run.task.cancel()
             self._over(run, asyncio.CancelledError())
-        elif run.thread is None:
+        elif run.elsewhere is None:
             run.task.cancel()
         else:
-            run.thread.inject(run, INTERRUPTIONS[reason])
+            run.elsewhere.inject(run, INTERRUPTIONS[reason])
 
     def close(self) -> None:
         self._deadlines.close()
@@ -162,8 +170,9 @@ class Executor:
         """Give `run` up at its hard timeout."""
         if run.stop_reason is None:
             run.stop_reason = StopReason.TIMEOUT
-        text = f"the run went on for {HARD_AFTER_S:g} s after its timeout of {run.timeout_s:g} s"
-        settlement = self._judge(run, TimedOut(text))
+        if run.elsewhere is not None and run.elsewhere.kill(run):
+            return  # a child process: its death ends the run, and frees its slot
+        settlement = self._judge(run, _over_hard(run))
         if settlement is not None and run.repeat is not None:
             settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
         if settlement is not None:
@@ -176,8 +185,8 @@ class Executor:
         try:
             arguments = opened.arguments
             if job_type.context_parameter is not None:
-                run.context = RunContext(run, self._lane)
-                arguments[job_type.context_parameter] = run.context
+                context = run.context = RunContext(run, self._lane)
+                arguments[job_type.context_parameter] = context
             if self._middlewares:
                 value = await self._through_middlewares(run, job_type, arguments)
             elif job_type.is_async:
@@ -204,7 +213,7 @@ class Executor:
         following: CallNext = innermost
         for middleware in reversed(self._middlewares):
             following = partial(middleware, call_next=following)
-        context = run.context or RunContext(run, self._lane)
+        context = run.context if isinstance(run.context, RunContext) else RunContext(run, self._lane)
         return await following(context.job)
 
     async def _in_thread(self, run: Run, job_type: AnyJobType, arguments: dict[str, Any]) -> Any:
@@ -218,12 +227,52 @@ class Executor:
             except RuntimeError:
                 return  # the loop is closed: the job was given up long ago
 
-        run.thread = self._threads.start(Call(run, function, done))
+        run.elsewhere = self._threads.start(Call(run, function, done))
         value, error = await ended
-        run.thread = None
+        run.elsewhere = None
         if error is not None:
             raise error
         return value
+
+    async def _drive_in_child(self, run: Run, prepared: Prepared, children: Children) -> None:
+        """The same in a child process, which has the middlewares and the context too."""
+        CURRENT.set(run)
+        run.began = True
+        try:
+            ended = await children.run(run, self._lane, partial(self._began_in_child, run))
+        except ChildNotStarted as error:
+            log.error("child_not_started", job_type=run.claim.type, message=str(error))
+            self._finish(run, snoozed(run, AFTER_FAILURE_S, "no_child"))
+        except ChildDied as error:
+            self._child_died(run, error)
+        except BaseException as error:
+            self._over(run, error)
+        else:
+            run.context = LastWords(ended.progress)
+            if ended.result is not None:
+                self._dumped(run, ended.result)
+            else:
+                self._over(run, make_error(ended.told or {}))
+
+    def _began_in_child(self, run: Run) -> None:
+        """Its time begins when a child is ready for it: a timeout is the handler's, not the start's."""
+        now = self._loop.time()
+        run.started_ms += int((now - run.started_at) * 1000)
+        run.started_at = now
+        run.soft_at = now + run.timeout_s
+        run.hard_at = run.soft_at + HARD_AFTER_S
+        self._deadlines.watch(run)
+
+    def _child_died(self, run: Run, error: ChildDied) -> None:
+        if run.stop_reason is StopReason.TIMEOUT:
+            self._over(run, _over_hard(run))
+        elif run.stop_reason is not None:
+            self._over(run, error)
+        else:
+            run.over = True
+            self._deadlines.forget(run)
+            log.warning("child_died", job_id=run.lease.job_id, job_type=run.claim.type, exit=error.exit)
+            self._lane.child_died(run, error.exit)
 
     async def _flush(self, run: Run) -> None:
         assert run.context is not None
@@ -245,6 +294,9 @@ class Executor:
         except Exception as error:  # a serializer of the user's
             self._over(run, error)
             return
+        self._dumped(run, result)
+
+    def _dumped(self, run: Run, result: bytes) -> None:
         if jobs_are_shown():
             shown.info("job_completed", job_id=run.lease.job_id, job_type=run.claim.type, ms=self._ms(run))
         if len(result) > RESULT_BYTES:
@@ -348,10 +400,16 @@ class Executor:
         return int((self._loop.time() - run.started_at) * 1000)
 
     def _failure(self, run: Run, error: BaseException) -> Failure:
-        trace = "".join(traceback.format_exception(error))
+        told = told_of(error)
+        if told is not None:  # by the process that raised it
+            module, name, message = told["module"], told["class"], told["message"]
+            trace = told["trace"]
+        else:
+            module, name, message = type(error).__module__, type(error).__qualname__, text_of(error)
+            trace = "".join(traceback.format_exception(error))
         return Failure(
-            error_class=f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins."),
-            message=text_of(error),
+            error_class=f"{module}.{name}".removeprefix("builtins."),
+            message=message,
             trace=_cut_middle(trace, TRACE_CAP),
             worker=self._worker,
             at_ms=run.started_ms + self._ms(run),
@@ -400,13 +458,18 @@ class Executor:
         if prepared is None and (job_type := self._registry.get(name)) is not None:
             signature = job_type.signature
             policy = choose_policy(job_type, self._lane.config)
-            prepared = Prepared(job_type, policy, signature.open, signature.dump_result)
+            children = self._children if job_type.isolation == "process" else None
+            prepared = Prepared(job_type, policy, signature.open, signature.dump_result, children)
             self._prepared[name] = prepared
         return prepared
 
 
 def _completed(run: Run, result: bytes | None) -> Settlement:
     return tuple.__new__(Settlement, (run.lease, COMPLETED, run.started_ms, 0, "", result, *REST))
+
+
+def _over_hard(run: Run) -> TimedOut:
+    return TimedOut(f"the run went on for {HARD_AFTER_S:g} s after its timeout of {run.timeout_s:g} s")
 
 
 def _resolve(ended: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

@@ -218,6 +218,15 @@ class Lane:
         run.phase = Phase.RETURNING
         self._start(self._charge(run, exit_reason))
 
+    def child_died(self, run: Run, exit_reason: str) -> None:
+        """The process of `run` died under it: the delivery counts. Its slot is free."""
+        if run.phase is not RUNNING:
+            self.finish(run, None)
+            return
+        self.working.discard(run)
+        run.phase = RETURNING
+        self._start(self._charge(run, exit_reason))
+
     def abandon(self, run: Run, settlement: Settlement) -> None:
         """`run` ignores its hard timeout: its job is settled and fenced, its slot stays taken."""
         if run.phase is not RUNNING:

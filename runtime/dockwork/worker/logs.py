@@ -91,8 +91,17 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+_CONFIGURED: list[tuple[str, Literal["json", "text"]]] = []
+
+
+def configured() -> tuple[str, Literal["json", "text"]] | None:
+    """Level and format, if `configure` was called: a child process logs as its worker does."""
+    return _CONFIGURED[-1] if _CONFIGURED else None
+
+
 def configure(level: str, format: Literal["json", "text"], stream: TextIO | None = None) -> None:
     """Send every log line of this process to `stream` (standard error) in one format."""
+    _CONFIGURED[:] = [(level, format)]
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if format == "json" else TextFormatter())
     root = logging.getLogger()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextvars import ContextVar
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from dockwork.core.jobs import StopReason
 from dockwork.store.protocol import Claim, Lease, Settlement
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dockwork.core.repeat import Repeat
     from dockwork.worker.context import RunContext
     from dockwork.worker.guards import Guard
-    from dockwork.worker.threads import SlotThread
+    from dockwork.worker.threads import Elsewhere
 
 
 class Phase(Enum):
@@ -31,6 +31,15 @@ class Phase(Enum):
 RUNNING, SETTLING, RETURNING, GONE = Phase.RUNNING, Phase.SETTLING, Phase.RETURNING, Phase.GONE
 
 
+class Outputs(Protocol):
+    """What a context may still hold of its run when the handler is over."""
+
+    @property
+    def has_lines(self) -> bool: ...
+    async def flush_lines(self) -> None: ...
+    def take_progress(self) -> bytes | None: ...
+
+
 class Run:
     """What the worker knows of one delivery.
 
@@ -43,6 +52,7 @@ class Run:
         "began",
         "claim",
         "context",
+        "elsewhere",
         "guard",
         "hard_at",
         "headers",
@@ -57,7 +67,6 @@ class Run:
         "started_ms",
         "stop_reason",
         "task",
-        "thread",
         "timeout_s",
     )
 
@@ -73,10 +82,10 @@ class Run:
         self.stop_reason: StopReason | None = None
         self.headers: Mapping[str, str] = {}
         self.settlement: Settlement | None = None
-        self.context: RunContext | None = None
+        self.context: Outputs | None = None
         self.guard: Guard | None = None  #: where the job type seals values
         self.task: asyncio.Task[None] | None = None
-        self.thread: SlotThread | None = None
+        self.elsewhere: Elsewhere | None = None  #: the thread or the child process that has its handler
         self.repeat: Repeat | None = None
         self.began = False  #: the handler's task made its first step
         self.over = False  #: the handler returned or raised

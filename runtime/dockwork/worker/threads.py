@@ -6,10 +6,25 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from dockwork.worker.runs import Run
 
 #: Called in the thread with the value or the error.
 Done = Callable[[Any, BaseException | None], None]
+
+
+class Elsewhere(Protocol):
+    """What runs a handler outside of the event loop."""
+
+    def inject(self, run: Run, error: type[BaseException]) -> bool:
+        """Interrupt the handler of `run`, if that is what runs there."""
+        ...
+
+    def kill(self, run: Run | None = None) -> bool:
+        """End it by force; False where nothing can."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,10 @@ class SlotThread:
                 return False
             _set_async_exception(self._thread.ident or 0, error)
             return True
+
+    def kill(self, run: object = None) -> bool:
+        """No thread can be ended from outside."""
+        return False
 
     def _work(self) -> None:
         while True:

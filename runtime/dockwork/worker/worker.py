@@ -34,6 +34,7 @@ from dockwork.settings import Settings
 from dockwork.store.protocol import Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
 from dockwork.version import __version__
 from dockwork.worker import health, metrics
+from dockwork.worker.children import END_WITHIN_S, Children, ChildNotStarted, Limits, plan_children
 from dockwork.worker.drain import CANCELLED_WITHIN_S, LAST_ANSWER_S, Drain
 from dockwork.worker.executor import Executor, Middleware
 from dockwork.worker.heartbeat import Identity, compose_beat
@@ -77,6 +78,7 @@ class Worker:
     """Runs once: `run` returns an exit code after `shutdown`, or ends the process when it traps signals.
 
     queues     queue -> slots
+    modules    what a child process imports to have the app, for job types with ``isolation="process"``
     Lifespan and middlewares are the app's; see `App.lifespan` and `App.middleware`.
     """
 
@@ -90,6 +92,7 @@ class Worker:
         queues: Mapping[str, int],
         lifespan: Lifespan | None = None,
         middlewares: Sequence[Middleware] = (),
+        modules: Sequence[str] = (),
     ) -> None:
         require(bool(queues), "queues", expected="at least one queue", got="none")
         self.store = store
@@ -107,6 +110,8 @@ class Worker:
         self._failure = ""
         self._exit = ExitCode.DRAINED
         self._threads = Threads()
+        self._plan = plan_children(app_name, registry.values(), modules)
+        self.children: Children | None = None  #: for the job types that ask for a process
         self._renewers: list[Renewer] = []
         self._owned: set[asyncio.Future[None]] = set()
 
@@ -190,6 +195,9 @@ class Worker:
                 await self._work()
         except (InvalidUrl, InvalidValue, EncryptionError) as error:
             log.error("start_refused", message=str(error))
+            return ExitCode.REFUSED
+        except ChildNotStarted as error:
+            log.error("start_refused", message=f"no child process: {error}")
             return ExitCode.REFUSED
         except Exception as error:
             log.error("worker_failed", exc_info=error)
@@ -287,6 +295,12 @@ class Worker:
             version=__version__,
             schemas=schemas,
         )
+        if self._plan is not None:
+            limits = Limits(
+                max_jobs=self.settings.max_jobs_per_child, max_rss=self.settings.max_rss_per_child
+            )
+            self.children = Children(self._plan, limits)
+            await self.children.warm()
         await self._insist(self.store.open)
         await self._insist(self.store.ping)
         for queue, slots in self.queues.items():
@@ -311,6 +325,7 @@ class Worker:
             self._threads,
             worker=str(self.owner),
             middlewares=self._middlewares,
+            children=self.children,
         )
         self.lanes.append(lane)
         renewer = Renewer(
@@ -380,6 +395,8 @@ class Worker:
         log.info("draining", reason=self.drain.reason, running=self._busy())
         for lane in self.lanes:
             lane.stop_claiming()
+        if self.children is not None and self.drain.ends_at is not None:
+            self.children.drain(self.drain.ends_at)
         await self._until_quiet()
         self.drain.putting_back = True
         if self._busy():
@@ -421,6 +438,8 @@ class Worker:
                         tasks.append(run.task)
         if tasks:
             await asyncio.wait(tasks, timeout=CANCELLED_WITHIN_S)
+        if self.children is not None:
+            self.children.kill_busy()  # what goes back now runs nowhere any more
         for lane in self.lanes:
             rest = [run for run in lane.runs.values() if run.phase is Phase.RUNNING]
             if rest:
@@ -441,6 +460,8 @@ class Worker:
                 log.error("not_put_back", queue=lane.name.queue, jobs=len(lane.runs))
 
     async def _close(self) -> None:
+        if self.children is not None:
+            await self.children.close(self._left(END_WITHIN_S))
         for renewer in self._renewers:
             await asyncio.to_thread(renewer.stop)
         for lane in self.lanes:
@@ -450,6 +471,11 @@ class Worker:
         for owned in self._owned:
             owned.cancel()
         self._threads.close()
+
+    def _left(self, most_s: float) -> float:
+        """Seconds of the drain that are left, `most_s` at most and half a second at least."""
+        deadline = self.drain.deadline
+        return most_s if deadline is None else min(max(deadline - clock.monotonic(), 0.5), most_s)
 
     async def _last_beat(self, lane: Lane) -> None:
         if self.drain.deadline is None or self._exit is ExitCode.NO_REDIS:
