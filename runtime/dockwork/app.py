@@ -6,7 +6,16 @@ import asyncio
 import logging
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +32,7 @@ from typing import (
     overload,
 )
 
+from dockwork.app_actions import AppActions
 from dockwork.client import Client, Counts, Job, JobRef
 from dockwork.core.durations import Span
 from dockwork.core.jobs import Context, Keep, check_job_id
@@ -36,9 +46,9 @@ from dockwork.events import Callback, Gap, Subscriptions, Token, check_names, ch
 from dockwork.keyring import Encryption, KeySource, passing_keys
 from dockwork.middleware import EnqueueMiddleware
 from dockwork.registry import (
-    EVENT_FIELDS,
     CallOptions,
     CustomBackoff,
+    Defaults,
     Item,
     ItemOptions,
     JobType,
@@ -46,9 +56,9 @@ from dockwork.registry import (
     Registry,
     event_options,
     item_by_name,
-    queue_config,
 )
 from dockwork.reports import ErrorStats
+from dockwork.resealing import ResealReport, key_counts, reseal_queues
 from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
 from dockwork.store.protocol import Admission, ErrorReport, Event, QueueStats, Store
 from dockwork.sync import Portal, SyncCalls, SyncJobRef
@@ -105,13 +115,14 @@ class Queue:
         return self.app.ref(self.name, job_id)
 
 
-class App:
+class App(AppActions):
     """Job types under one name, and the calls on their queues.
 
     name         says in logs whose worker this is
     redis        a URL or `RedisSettings`; DOCKWORK_REDIS_* variables beat it, bare REDIS_* ones do not
     namespace    DOCKWORK_NAMESPACE beats it; without either the pod's own namespace, else ``default``
     store        instead of Redis: a store, or a function that makes one for each event loop
+    defaults     options of `queue` that count for every queue, and ``queue``, that of job types which name none
     encryption   the keys of sealed values, and what counts for them; DOCKWORK_PAYLOAD_KEYS and the like beat its keys
 
     It is made without I/O and belongs to no event loop; each loop that uses it gets a connection of its own.
@@ -124,12 +135,15 @@ class App:
         redis: RedisSettings | str | None = None,
         namespace: str | None = None,
         store: Store | Callable[[], Store] | None = None,
+        defaults: Defaults | None = None,
         encryption: Encryption | None = None,
     ) -> None:
         fits = bool(_NAME.fullmatch(name))
         require(fits, "app", expected="1 to 63 characters of A-Z a-z 0-9 . _ -", got=name)
         self.name = name
         self.registry = Registry()
+        if defaults:
+            self.registry.set_defaults(defaults)
         self.middlewares: list[Callable[..., Awaitable[Any]]] = []
         self.enqueue_middlewares: list[EnqueueMiddleware] = []
         self._redis = redis
@@ -159,7 +173,7 @@ class App:
         /,
         *,
         name: str | None = None,
-        queue: str = "default",
+        queue: str | None = None,
         priority: int = 0,
         retries: int | None = None,
         backoff: Backoff | None = None,
@@ -171,6 +185,8 @@ class App:
         isolation: Literal["process"] | None = None,
         unique: Unique | None = None,
         repeat: Repeat | None = None,
+        concurrency_key: str | Sequence[str] | None = None,
+        per_key: int | None = None,
     ) -> JobDecorator:
         """Declare a job type: its name is the function's unless `name` says otherwise. See `JobType`.
 
@@ -196,6 +212,8 @@ class App:
                 isolation=isolation,
                 unique=unique,
                 repeat=repeat,
+                concurrency_key=concurrency_key,
+                per_key=per_key,
             )
             self.registry.add(job_type)
             return job_type
@@ -205,16 +223,23 @@ class App:
     def queue(self, name: str, **options: Unpack[QueueOptions]) -> Queue:
         """A queue by its name; with options, what counts for its jobs that say nothing themselves.
 
-        Workers of this app write the options to Redis. Under a Queue resource its own `jobs` and `limits`
-        stand, and these are ignored with one warning.
+        Workers of this app write the options to Redis when they start, and all workers heed them within a beat; so
+        does `configure`. Under a Queue resource its own `jobs` and `limits` stand, and these are ignored with one
+        warning, but for rate, concurrency and per_key, which it does not have.
 
-        timeout, retries, max_deliveries, backoff    as for a job type
+        timeout, retries, max_deliveries, backoff, expires    as for a job type
+        rate           starts in any window of time, over all workers: ``Rate(100, per=60)``
+        concurrency    running jobs, over all workers
+        per_key        running jobs with the same concurrency key, for types that say no number; at first 1
         max_timeout    a job that asks for more is refused on enqueue
         max_depth      jobs that have not ended, at most
         max_bytes      of their payloads: a number, or text such as ``2Gi``
         max_payload    of one job, likewise, at most 8Mi
         lease          how long a claim is safe without renewal, 5 s to 1 h
         keep           how long completed jobs stay; its bytes are those of all ended jobs together
+        keep_failed    how long those stay that failed, died, expired or were cancelled, by age and count
+        keep_bytes     of all ended jobs together
+        partitions     parts of the queue, 1 to 64, each with an order of its own; see the guide on Redis
         events         where its events go: ``stream`` (they can be read again), ``pubsub``, ``off``
         events_max_bytes   of the stream, 0 = no cap, at first 64Mi; 50,000 entries are the most in any case. Both
                        count under a Queue resource too, which says nothing about events
@@ -222,8 +247,9 @@ class App:
         queue = Queue(QueueName("default", name).queue, self)
         if said := event_options(options):
             self.registry.event_options[queue.name] = said
-        if set(options) - EVENT_FIELDS:
-            self.registry.queue_configs[queue.name] = queue_config(options)
+        self.registry.configure(queue.name, options)
+        if "partitions" in options:
+            self.registry.split(queue.name, options["partitions"])
         return queue
 
     def backoff(self, name: str) -> Callable[[CustomBackoffT], CustomBackoffT]:
@@ -283,6 +309,8 @@ class App:
                 looked_at=self._looked_at,
                 middlewares=self.enqueue_middlewares,
                 queues=self.registry.all_queues,
+                partitions=self.registry.partitions.get,
+                sealing=self.registry.sealing_of,
             )
         if self._subscriptions.early:
             self._subscriptions.join(client.hub)
@@ -363,6 +391,20 @@ class App:
     async def queues(self) -> list[str]:
         """The queues of this app's namespace that anybody ever used."""
         return await self.client.queues()
+
+    async def keys(self, queue: str | None = None) -> dict[str, int]:
+        """Jobs of which something is sealed, per key id, of all queues or of one; a key without any can be retired."""
+        return await key_counts(self.client, queue)
+
+    async def reseal(
+        self, queue: str | None = None, *, told: Callable[[ResealReport], None] = lambda report: None
+    ) -> ResealReport:
+        """Seal waiting and kept jobs anew with the current key, of all queues or of one; as often as you like.
+
+        told    hears of each chunk
+        Raises  EncryptionError without a key ring
+        """
+        return await reseal_queues(self.client, self.registry, queue, told)
 
     async def errors(self, queue: str, *, limit: int = 50) -> list[ErrorReport]:
         """The last failed runs of a queue, the newest first; it keeps 200."""

@@ -14,9 +14,12 @@ from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from dockwork import clock
+from dockwork.actions import ClientActions, Edit
 from dockwork.core.codec import open_envelope
+from dockwork.core.durations import Span
 from dockwork.core.ids import ulid
 from dockwork.core.keys import QueueName
+from dockwork.core.sealing import Sealing, withheld
 from dockwork.core.states import ENDED, State
 from dockwork.errors import (
     DockworkError,
@@ -26,6 +29,7 @@ from dockwork.errors import (
     OutcomeUnknown,
     QueueClosed,
     QueueFull,
+    RoutingConflict,
     StoreUnavailable,
     TooLarge,
     Undecodable,
@@ -37,7 +41,9 @@ from dockwork.middleware import EnqueueMiddleware, around_many, around_one
 from dockwork.registry import Item, JobType
 from dockwork.reports import ErrorStats, sum_errors
 from dockwork.store.event_calls import check_since
+from dockwork.store.partitioned import home_of, partitioned
 from dockwork.store.protocol import (
+    Acted,
     Admission,
     Admitted,
     Event,
@@ -79,6 +85,8 @@ class Job:
 
     args        None if the envelope cannot be read, or is no longer kept: it goes when the job completes
     result      the stored JSON value
+    revision    rises with each edit, which wants the one that was looked at
+    digest      changes with anything of the job; redrive wants the one that was looked at
     """
 
     id: str
@@ -105,6 +113,8 @@ class Job:
     checkpoint: Any = None
     log: tuple[str, ...] = ()
     failures: tuple[Failure, ...] = ()
+    revision: int = 0
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +154,36 @@ class JobRef(Generic[R]):
         force    a running job ends as cancelled here and now; its handler is told, and what it still does counts no more
         """
         return await self.client().cancel(self.queue, self.id, force=force)
+
+    async def redrive(self, digest: str) -> Acted:
+        """Put the ended job back if it is still as it was reviewed (`Job.digest`). Effects outside may repeat."""
+        return await self.client().redrive(self.queue, self.id, digest)
+
+    async def retry(self) -> Acted:
+        """Let the job run again now: an ended one is put back, a delayed one is due. Effects outside may repeat."""
+        return await self.client().retry(self.queue, self.id)
+
+    async def promote(self) -> Acted:
+        """Make the delayed job due now; ``missing`` if it is not delayed."""
+        return Acted.OK if await self.client().promote(self.queue, self.id) else Acted.MISSING
+
+    async def edit(
+        self,
+        revision: int,
+        *,
+        args: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        delay: Span | None = None,
+        at: datetime | None = None,
+    ) -> Acted:
+        """Change the job while it waits, if it is still at `revision` (`Job.revision`)."""
+        types = {} if self.job_type is None else {self.job_type.name: self.job_type}
+        change = Edit(args=args, priority=priority, delay=delay, at=at, types=types)
+        return await self.client().edit(self.queue, self.id, revision, change)
+
+    async def reprioritise(self, revision: int, priority: int) -> Acted:
+        """Give the waiting job another priority, if it is still at `revision`."""
+        return await self.edit(revision, priority=priority)
 
     async def result(self, timeout: float | None = None) -> R:
         """What the handler returned, as soon as the job has completed.
@@ -186,7 +226,7 @@ class _Batch:
     waiting: list[asyncio.Future[Admission]] = field(default_factory=list)
 
 
-class Client:
+class Client(ClientActions):
     """The producer's calls on one store, for one event loop.
 
     Calls that one turn of the loop makes for a queue travel together: a web server that enqueues for a hundred
@@ -203,6 +243,8 @@ class Client:
         looked_at: set[QueueName] | None = None,
         middlewares: Sequence[EnqueueMiddleware] = (),
         queues: Callable[[], Sequence[str]] = tuple,
+        partitions: Callable[[str], int | None] = lambda queue: None,
+        sealing: Callable[[str], Sealing | None] = lambda type_: None,
     ) -> None:
         """The calls on `store`, which is opened by the first of them.
 
@@ -211,10 +253,13 @@ class Client:
         looked_at     queues of which it was said whether anybody serves them; an app's clients share it
         middlewares   around each enqueue; the first is outermost
         queues        whose events a subscriber gets that names none
+        partitions    how many the code says that a queue has; None where it says nothing
+        sealing       what a job type seals, so that nobody is shown a plain value of it
         """
-        self.store = store
+        self.store = partitioned(store, partitions)
         self.namespace = namespace
         self._owns_store = owns_store
+        self._sealing = sealing
         self._finder = finder or (lambda: self)
         self._opening: asyncio.Task[None] | None = None
         self._batches: dict[QueueName, _Batch] = {}
@@ -345,8 +390,9 @@ class Client:
 
     async def job(self, queue: str, job_id: str) -> Job | None:
         """A job as it stands, or None."""
-        view = await self.view(queue, job_id)
-        return None if view is None else job_of(view, queue)
+        await self._open()
+        view = await self.store.get(self.name(queue), job_id, digest=True)
+        return None if view is None else job_of(view, queue, self._sealing(view.type))
 
     async def state_of(self, queue: str, job_id: str) -> State | None:
         """Where a job is, or None."""
@@ -372,10 +418,10 @@ class Client:
             size = page if limit is None else min(page, limit - offset)
             views = await self.store.list(self.name(queue), state, offset=offset, limit=size)
             for view in views:
-                yield job_of(view, queue)
-            if len(views) < size:
+                yield job_of(view, queue, self._sealing(view.type))
+            if not views:
                 return
-            offset += size
+            offset += len(views)  # fewer than asked for where they are large
 
     async def stats(self, queue: str) -> QueueStats:
         """Counts per state, totals and flags of a queue."""
@@ -398,7 +444,10 @@ class Client:
         """What happens in a queue, or to one job of it, for ever. See `App.events`."""
         names = check_names(only)
         await self._open()
-        reading = read_events(self.store, self.name(queue), only=names, since=check_since(since), job=job)
+        name = self.name(queue)
+        if job is not None:
+            name = await home_of(self.store, name, job)
+        reading = read_events(self.store, name, only=names, since=check_since(since), job=job)
         async with aclosing(reading) as events:
             async for event in events:
                 yield event
@@ -524,18 +573,29 @@ def raise_refusal(admission: Admission, queue: str) -> None:
             raise UniqueConflict(queue, job_id=admission.holder)
         case "key_reuse":
             raise KeyReuse(queue, job_id=admission.holder)
+        case "routing":
+            expected = f"one key, as each key of a job names a partition of queue {queue}"
+            raise RoutingConflict(f"keys of job {admission.id}", expected=expected, got="different ones")
         case "depth" | "bytes" as what:
             raise QueueFull(queue, what=what, current=admission.current, limit=admission.limit)
     raise UnknownReply("enqueue", admission.reason)
 
 
-def job_of(view: JobView, queue: str) -> Job:
-    """The public form of a stored job; an envelope that cannot be read costs only its arguments."""
+def job_of(view: JobView, queue: str, sealing: Sealing | None = None) -> Job:
+    """The public form of a stored job; an envelope that cannot be read costs only its arguments.
+
+    sealing    of its type: what should be sealed and is stored in plain is withheld
+    """
     try:
         envelope = open_envelope(view.envelope)
         args, headers = json.loads(envelope.args), envelope.headers
     except Undecodable:
         args, headers = None, {}
+    result, checkpoint = _maybe_json(view.result), _maybe_json(view.checkpoint)
+    if sealing is not None:
+        args = None if args is None else sealing.withhold(args)
+        checkpoint = withheld(checkpoint)
+        result = withheld(result) if sealing.result else result
     return Job(
         id=view.id,
         type=view.type,
@@ -555,12 +615,14 @@ def job_of(view: JobView, queue: str) -> Job:
         interruptions=view.interruptions,
         owner=view.owner,
         reason=view.reason,
-        result=_maybe_json(view.result),
+        result=result,
         result_dropped=view.result_dropped,
         progress=_maybe_json(view.progress),
-        checkpoint=_maybe_json(view.checkpoint),
+        checkpoint=checkpoint,
         log=view.log,
         failures=view.failures,
+        revision=view.revision,
+        digest=view.digest,
     )
 
 

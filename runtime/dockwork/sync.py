@@ -10,14 +10,18 @@ import os
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, Unpack, overload
 
+from dockwork.app_actions import SyncActions
 from dockwork.client import Client, Counts, Job, JobRef
+from dockwork.core.durations import Span
 from dockwork.core.states import State
 from dockwork.events import Callback, Gap, Token, check_names, check_queues
 from dockwork.registry import CallOptions, Item, ItemOptions, Registry, item_by_name
 from dockwork.reports import ErrorStats
-from dockwork.store.protocol import Admission, Admitted, ErrorReport, Event, QueueStats
+from dockwork.resealing import ResealReport, key_counts, reseal_queues
+from dockwork.store.protocol import Acted, Admission, Admitted, ErrorReport, Event, QueueStats
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -113,11 +117,36 @@ class SyncJobRef(Generic[R]):
     def cancel(self, *, force: bool = False) -> Literal["cancelled", "flagged", "too_late", "missing"]:
         return self.portal.run(lambda: self.ref.cancel(force=force))
 
+    def redrive(self, digest: str) -> Acted:
+        return self.portal.run(lambda: self.ref.redrive(digest))
+
+    def retry(self) -> Acted:
+        return self.portal.run(self.ref.retry)
+
+    def promote(self) -> Acted:
+        return self.portal.run(self.ref.promote)
+
+    def edit(
+        self,
+        revision: int,
+        *,
+        args: Mapping[str, Any] | None = None,
+        priority: int | None = None,
+        delay: Span | None = None,
+        at: datetime | None = None,
+    ) -> Acted:
+        return self.portal.run(
+            lambda: self.ref.edit(revision, args=args, priority=priority, delay=delay, at=at)
+        )
+
+    def reprioritise(self, revision: int, priority: int) -> Acted:
+        return self.portal.run(lambda: self.ref.reprioritise(revision, priority))
+
     def result(self, timeout: float | None = None) -> R:
         return self.portal.run(lambda: self.ref.result(timeout))
 
 
-class SyncCalls:
+class SyncCalls(SyncActions):
     """The blocking twin of an app's calls."""
 
     def __init__(
@@ -131,6 +160,9 @@ class SyncCalls:
         self._client = client
         self._registry = registry
         self._close = close
+
+    def _at_client(self) -> Client:
+        return self._client()
 
     def submit(self, item: Item[R]) -> SyncJobRef[R]:
         """Store one item."""
@@ -196,6 +228,24 @@ class SyncCalls:
 
         async def call() -> list[str]:
             return await self._client().queues()
+
+        return self._portal.run(call)
+
+    def keys(self, queue: str | None = None) -> dict[str, int]:
+        """Jobs of which something is sealed, per id of the key; see `App.keys`."""
+
+        async def call() -> dict[str, int]:
+            return await key_counts(self._client(), queue)
+
+        return self._portal.run(call)
+
+    def reseal(
+        self, queue: str | None = None, *, told: Callable[[ResealReport], None] = lambda report: None
+    ) -> ResealReport:
+        """Seal waiting and kept jobs anew; see `App.reseal`."""
+
+        async def call() -> ResealReport:
+            return await reseal_queues(self._client(), self._registry, queue, told)
 
         return self._portal.run(call)
 
