@@ -168,6 +168,11 @@ class PlaintextRefused(DecryptionError):
         super().__init__(job_type, field, why)
 
 
+def withheld(value: Any) -> Any:
+    """A stored value for people that belongs sealed: itself if it is, or if there is none."""
+    return value if value is None or is_sealed(value) else WITHHELD
+
+
 def sealed_text(data: bytes | None) -> str | None:
     """The sealed text that a stored JSON value is, or None."""
     if data is None or not data.startswith(b'"dwe1:'):

@@ -20,12 +20,16 @@
 -- KEYS[19]  records     prefix
 -- KEYS[20]  envelopes   prefix
 -- KEYS[21]  unique      prefix
--- ARGV[1+]  job_id, digest    a pair per job, at most 200; digest: as found, or "" for whatever the job is
+-- KEYS[22]  outputs     prefix
+-- KEYS[23]  key_ids     hash
+-- ARGV[1+]  job_id, digest, keys, envelope, checkpoint    five per job, at most 200; digest: as found, or "" for whatever
+--           the job is; the rest: what seals what of it anew, as in a settlement's Z, and the values, "" for what stays
 -- Returns   {"ok", said...}   "ok" | "conflicted" | "missing", in order
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], failed = KEYS[6],
   dead = KEYS[7], expired = KEYS[8], cancelled = KEYS[9], expiry = KEYS[10], wake = KEYS[11], cold = KEYS[12],
   events = KEYS[13], stats = KEYS[14], key_counts = KEYS[15], held_keys = KEYS[16], held_jobs = KEYS[17],
-  minutes = KEYS[18], records = KEYS[19], envelopes = KEYS[20], unique = KEYS[21]}
+  minutes = KEYS[18], records = KEYS[19], envelopes = KEYS[20], unique = KEYS[21],
+  outputs = KEYS[22], key_ids = KEYS[23]}
 --- @include "open"
 --- @include "tally"
 --- @include "redrive_job"
@@ -33,8 +37,9 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 local S = open(K)
 if S.wrong then return S.wrong end
 local reply = {"ok"}
-for i = 1, #ARGV, 2 do
-  local said = redrive_job(K, S, ARGV[i], ARGV[i + 1])
+for i = 1, #ARGV, 5 do
+  local said = redrive_job(K, S, ARGV[i], ARGV[i + 1],
+    {keys = ARGV[i + 2], envelope = ARGV[i + 3], checkpoint = ARGV[i + 4]})
   if said == "ok" then tally(S.stats, "redriven", 1) end
   reply[#reply + 1] = said
 end

@@ -9,19 +9,25 @@ from dockwork.core.keys import QueueKeys
 from dockwork.core.states import ENDED, State
 from dockwork.errors import InvalidValue, QueueFull, TooLarge, require
 from dockwork.store.calls import Arg, Call
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired
+from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
 
 #: Jobs in one call.
 REDRIVE_CHUNK = 200
+_AS_IT_IS = Resealed("")
 PURGE_CHUNK = 500
 OBLITERATE_CHUNK = 500
 REPAIR_CHUNK = 200
 
 
-def redrive(keys: QueueKeys, picks: Sequence[tuple[str, str]]) -> Call[list[Acted]]:
-    """Put ended jobs back, each as it was reviewed; at most 200."""
+def redrive(
+    keys: QueueKeys, picks: Sequence[tuple[str, str]], fresh: Mapping[str, Resealed] | None = None
+) -> Call[list[Acted]]:
+    """Put ended jobs back, each as it was reviewed; at most 200. fresh: by id, what another key seals now."""
     require(len(picks) <= REDRIVE_CHUNK, "picks", expected=f"at most {REDRIVE_CHUNK}", got=len(picks))
-    args: list[Arg] = [word for pick in picks for word in pick]
+    args: list[Arg] = []
+    for job_id, digest in picks:
+        resealed = (fresh or {}).get(job_id, _AS_IT_IS)
+        args += (job_id, digest, resealed.keys, resealed.envelope or b"", resealed.checkpoint or b"")
     ids = [job_id for job_id, _ in picks]
     return Call("redrive", keys, args, lambda reply: [Acted(word.decode()) for word in reply[1:]], ids)
 

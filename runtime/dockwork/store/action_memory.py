@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
 from dockwork.store import action_calls, memory_actions
 from dockwork.store.memory_base import MemoryBase
 from dockwork.store.memory_queue import Turn
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired
+from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
 
 
 class ActionMemory(MemoryBase):
     """People's actions in memory; `MemoryStore` is one."""
 
-    async def redrive(self, queue: QueueName, picks: Sequence[tuple[str, str]]) -> builtins.list[Acted]:
+    async def redrive(
+        self,
+        queue: QueueName,
+        picks: Sequence[tuple[str, str]],
+        fresh: Mapping[str, Resealed] | None = None,
+    ) -> builtins.list[Acted]:
         with self._turn(queue) as turn:
-            return [memory_actions.redrive(turn, job_id, digest) for job_id, digest in picks]
+            return [memory_actions.redrive(turn, job_id, digest, (fresh or {}).get(job_id)) for job_id, digest in picks]
 
     async def edit(self, queue: QueueName, job_id: str, revision: int, change: JobChange) -> Acted:
         action_calls.check_change(change)

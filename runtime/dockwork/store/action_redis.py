@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -34,11 +34,16 @@ class ActionStore(CronStore):
     @abstractmethod
     async def _wire(self, queue: QueueName | None = None) -> Asks: ...
 
-    async def redrive(self, queue: QueueName, picks: Sequence[tuple[str, str]]) -> builtins.list[Acted]:
+    async def redrive(
+        self,
+        queue: QueueName,
+        picks: Sequence[tuple[str, str]],
+        fresh: Mapping[str, Resealed] | None = None,
+    ) -> builtins.list[Acted]:
         keys, said = self.keys(queue), []
         for first in range(0, len(picks), action_calls.REDRIVE_CHUNK):
             said += await self._run(
-                action_calls.redrive(keys, picks[first : first + action_calls.REDRIVE_CHUNK])
+                action_calls.redrive(keys, picks[first : first + action_calls.REDRIVE_CHUNK], fresh)
             )
         return said
 

@@ -8,14 +8,18 @@ from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.store.action_calls import OBLITERATE_CHUNK, PURGE_CHUNK, read_edit
 from dockwork.store.memory_digests import digest_of
 from dockwork.store.memory_queue import MemoryQueue, Record, Turn
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired
+from dockwork.store.memory_seals import refresh
+from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
 
 #: A worker that is silent for so long does not count.
 _SILENT_MS = 60_000
 
 
-def redrive(turn: Turn, job_id: str, digest: str) -> Acted:
-    """Put one ended job back with fresh counters, if it is as it was reviewed ("": whatever it is)."""
+def redrive(turn: Turn, job_id: str, digest: str, fresh: Resealed | None = None) -> Acted:
+    """Put one ended job back with fresh counters, if it is as it was reviewed ("": whatever it is).
+
+    fresh    what another key seals now
+    """
     queue = turn.queue
     record = queue.records.get(job_id)
     if record is None:
@@ -36,6 +40,9 @@ def redrive(turn: Turn, job_id: str, digest: str) -> Acted:
     queue.ended[record.state].remove(job_id)
     queue.kept = max(0, queue.kept - record.kept_size)
     queue.bytes += record.size
+    if fresh is not None:
+        refresh(queue, record, fresh)
+        record.revision += 1
     record.ended = record.started = record.expires = None
     record.reason, record.owner, record.parked_type, record.cancel = "", "", "", False
     record.attempts = record.deliveries = record.interruptions = record.kept_size = 0

@@ -11,7 +11,7 @@ from dockwork.core.sealing import sealed_text
 from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.store.calls import RESULT_BYTES
 from dockwork.store.memory_queue import MemoryQueue, Record
-from dockwork.store.protocol import Outcome, Reseal, Resealing, SealedJob, SealedPage, Settlement
+from dockwork.store.protocol import Outcome, Reseal, Resealed, Resealing, SealedJob, SealedPage, Settlement
 
 
 def read_parts(text: str) -> dict[str, tuple[str, ...]]:
@@ -59,6 +59,15 @@ def reseal_run(queue: MemoryQueue, record: Record, settlement: Settlement, *, re
         if resealed.checkpoint is not None and not repeats:
             record.checkpoint = resealed.checkpoint
     note_keys(record, after)
+
+
+def refresh(queue: MemoryQueue, record: Record, fresh: Resealed) -> None:
+    """Put other values in the place of a job's that has not ended, and enter what seals them."""
+    if fresh.envelope is not None:
+        rewrite(queue, record, fresh.envelope)
+    if fresh.checkpoint is not None:
+        record.checkpoint = fresh.checkpoint
+    note_keys(record, read_parts(fresh.keys))
 
 
 def rewrite(queue: MemoryQueue, record: Record, envelope: bytes) -> None:

@@ -1029,8 +1029,13 @@ class Store(Protocol):
         """``cancelled``, ``flagged``, ``too_late`` or ``missing``; by force a running job is ``cancelled`` at once."""
         ...
 
-    async def redrive(self, queue: QueueName, picks: Sequence[tuple[str, str]]) -> builtins.list[Acted]:
-        """Put ended jobs back with fresh counters, each (id, digest) if it is still that; "" = whatever it is."""
+    async def redrive(
+        self, queue: QueueName, picks: Sequence[tuple[str, str]], fresh: Mapping[str, Resealed] | None = None
+    ) -> builtins.list[Acted]:
+        """Put ended jobs back with fresh counters, each (id, digest) if it is still that; "" = whatever it is.
+
+        fresh    by id, what of a job another key seals now
+        """
         ...
 
     async def edit(self, queue: QueueName, job_id: str, revision: int, change: JobChange) -> Acted:

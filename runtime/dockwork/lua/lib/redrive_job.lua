@@ -3,9 +3,12 @@
 --- @include "digest_of"
 --- @include "lock_holder"
 --- @include "place"
+--- @include "read_parts"
+--- @include "note_keys"
 -- Puts one ended job back with fresh counters, at the end of its queue, if it is as it was reviewed (`digest`, or "" for
 -- whatever it is). Answers "ok", "conflicted" (changed, not ended badly, or its unique key is another's) or "missing".
-local function redrive_job(K, S, id, digest)
+-- `fresh`: values that another key seals now.
+local function redrive_job(K, S, id, digest, fresh)
   local key, R = record_key(K.records, id), {}
   local record = redis.call("HGETALL", key)
   for i = 1, #record, 2 do
@@ -32,6 +35,18 @@ local function redrive_job(K, S, id, digest)
     redis.call("SET", record_key(K.unique, string.sub(R.u, 2)), string.sub(R.u, 1, 1) .. id)
   end
   S.kept = math.max(0, S.kept - (tonumber(R.kb) or 0))
+  if fresh.keys ~= "" then
+    if fresh.envelope ~= "" then
+      redis.call("SET", record_key(K.envelopes, id), fresh.envelope)
+      R.b = whole(#fresh.envelope)
+      redis.call("HSET", key, "b", R.b)
+    end
+    if fresh.checkpoint ~= "" then
+      redis.call("HSET", record_key(K.outputs, id), "checkpoint", fresh.checkpoint)
+    end
+    redis.call("HINCRBY", key, "rv", "1")
+    note_keys(K, key, R.z, read_parts(fresh.keys))
+  end
   S.bytes = S.bytes + (tonumber(R.b) or #envelope)
   S.seq = S.seq + 1
   redis.call("HDEL", key, "h", "kb", "rs", "f", "v", "i", "t", "w", "cx", "x", "pt")
