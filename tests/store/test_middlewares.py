@@ -13,6 +13,7 @@ import pytest
 from dockwork import (
     Admitted,
     App,
+    Backoff,
     Context,
     Encrypted,
     Encryption,
@@ -413,3 +414,32 @@ async def test_a_lifespan_that_cannot_open_refuses_the_start_and_one_that_cannot
     assert "the database went away" in caplog.text
     with pytest.raises(InvalidValue, match="lifespan: expected one for an app"):
         app.lifespan(resources)
+
+
+@pytest.mark.covers("FM-55")
+async def test_odd_values_reach_the_handler_and_come_back_as_they_were(app: App) -> None:
+    values: dict[str, Any] = {
+        "list": [],
+        "object": {},
+        "big": 2**63,
+        "small": -(2**63) - 1,
+        "whole": 1.0,
+        "emoji": "\N{PARTY POPPER}",
+        "nul": "a\x00b",
+        "nothing": None,
+    }
+
+    @app.job(queue="mail", name="echo", retries=1, backoff=Backoff.fixed(0))
+    async def echo(ctx: Context, values: dict[str, Any]) -> dict[str, Any]:
+        if ctx.job.attempt == 1:
+            await ctx.checkpoint(values)
+            raise ValueError("once more")
+        assert ctx.saved == values
+        return values
+
+    async with at_work(app):
+        job = await echo.enqueue(values)
+        result = await job.result(10)
+
+    assert result == values
+    assert [type(result[name]) for name in values] == [type(value) for value in values.values()]

@@ -276,7 +276,7 @@ async def test_a_discard_without_an_error_is_no_attempt(world: World) -> None:
     }
 
 
-@pytest.mark.covers("RT-135")
+@pytest.mark.covers("RT-135", "FM-58")
 async def test_an_undecodable_job_is_dead_with_its_bytes_and_its_batch_goes_on(world: World) -> None:
     await world.enqueue(a_job("broken", envelope=b"\xff\x00{"), "b")
     broken, fine = (await world.claim(2)).claims
@@ -291,10 +291,10 @@ async def test_an_undecodable_job_is_dead_with_its_bytes_and_its_batch_goes_on(w
     assert (await world.get("b")).state is State.COMPLETED
 
 
-@pytest.mark.covers("RT-040", "RT-043")
+@pytest.mark.covers("RT-040", "RT-043", "FM-55")
 @pytest.mark.parametrize("put", [Put.FRONT, Put.BACK])
 async def test_an_envelope_survives_every_transition_byte_for_byte(world: World, put: Put) -> None:
-    envelope = b'{"args":{"a":[],"b":{},"n":9223372036854775807,"f":1.0,"s":"\xf0\x9f\x8e\x89\\u0000"}}\x00'
+    envelope = b'{"args":{"a":[],"b":{},"n":9223372036854775808,"f":1.0,"s":"\xf0\x9f\x8e\x89\\u0000"}}\x00'
     await world.enqueue(a_job("a", envelope=envelope, due_in_ms=1000))
     await world.store.promote(world.queue, ["a"])
     await world.store.requeue(world.queue, ANN, [(await world.claim_one()).lease], put=put)
@@ -302,6 +302,17 @@ async def test_an_envelope_survives_every_transition_byte_for_byte(world: World,
     await world.advance(2)
     await world.end(await world.claim_one(), Outcome.PARKED, park_type="t")
     (claim,) = (await world.claim(1, known=["t"])).claims
+    await world.end(claim, Outcome.SNOOZE, delay_ms=1000)
+    await world.advance(2)
+    await world.claim_one()
+    await world.lose_leases()
+    await world.store.reap(world.queue)
+    await world.claim_one()
+    await world.store.revoke(world.queue, str(ANN), RevokeCause.EVICTED)
+    await world.end(await world.claim_one(), Outcome.DEAD)
+    assert (await world.get("a")).envelope == envelope
+    await world.store.redrive(world.queue, [("a", "")])
+    claim = await world.claim_one()
 
     assert claim.envelope == envelope
 
@@ -593,6 +604,7 @@ async def test_a_flagged_job_whose_worker_died_is_cancelled_at_the_next_claim(wo
     assert await world.ids(State.CANCELLED) == ["a"]
 
 
+@pytest.mark.covers("FM-35")
 async def test_pausing_moves_no_job_and_stops_claims(world: World) -> None:
     await world.enqueue("a", a_job("b", priority=1))
     running = await world.claim_one()

@@ -358,7 +358,7 @@ async def test_a_job_that_runs_for_a_while_shows_as_processing(world: World) -> 
         await world.until(job.id, State.COMPLETED)
 
 
-@pytest.mark.covers("RT-129")
+@pytest.mark.covers("RT-129", "FM-54")
 async def test_an_unknown_type_is_parked_until_a_worker_knows_it(world: World) -> None:
     job = await world.app.enqueue("later", {"n": 1}, queue=QUEUE)
 
@@ -380,7 +380,11 @@ async def test_an_unknown_type_is_parked_until_a_worker_knows_it(world: World) -
 
         async with world.worker(newer):
             view = await world.until(job.id, State.COMPLETED)
+            await world.until((await known.enqueue()).id, State.COMPLETED)
     assert view.result == b"2"
+    assert (view.attempts, view.deliveries) == (0, 1)
+    events = [name for name, ids in await world.events() if job.id in ids]
+    assert events == ["ready", "active", "parked", "active", "processing", "completed"]  # never to and fro
 
 
 @pytest.mark.covers("RT-129")
@@ -411,7 +415,7 @@ async def test_arguments_of_another_schema_are_parked_and_wrong_ones_of_ours_are
     assert view.result == b'"ann True"'
 
 
-@pytest.mark.covers("RT-135")
+@pytest.mark.covers("RT-135", "FM-58")
 async def test_an_unreadable_envelope_is_dead_with_its_bytes_and_its_batch_goes_on(world: World) -> None:
     @world.app.job(queue=QUEUE)
     async def quick(n: int) -> int:
