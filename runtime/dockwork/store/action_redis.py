@@ -16,7 +16,7 @@ from dockwork.store.action_calls import Weight
 from dockwork.store.calls import Call
 from dockwork.store.connections import Asks
 from dockwork.store.cron_redis import CronStore
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired
+from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
 
 R = TypeVar("R")
 
