@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from redis import exceptions as redis_errors
@@ -54,8 +54,11 @@ class RedisRenewalChannel:
     Nothing is sent twice: after a lost answer the caller connects again and asks.
     """
 
-    def __init__(self, connector: Connector, lease_ms: int) -> None:
+    def __init__(
+        self, connector: Connector, lease_ms: int, counts: Mapping[tuple[str, str], int] | None = None
+    ) -> None:
         self._connector = connector
+        self._counts = counts or {}
         self._lease_ms = lease_ms
         self._timeout_s = connector.settings.command_timeout.total_seconds()
         self._lines: dict[Place | None, _Line] = {}
@@ -124,9 +127,12 @@ class RedisRenewalChannel:
 
     def _announce(self, queue: QueueName) -> None:
         if queue not in self._announced:
+            count = 1 if queue.partition is None else self._counts.get((queue.namespace, queue.queue))
+            if count is None:
+                return
             try:
                 registry = queues_key(queue.namespace)
-                self._command(self._line(registry), "HSETNX", registry, queue.queue, 1)
+                self._command(self._line(registry), "HSETNX", registry, queue.queue, count)
             except ScriptFailed:
                 # A full Redis takes no new field; the leases matter more, and the next renewal tries again.
                 return

@@ -57,6 +57,9 @@ class _BenchStore(MemoryStore):
             await self._bench.run_due()
         return admissions
 
+    async def partitions(self, queue: QueueName, wanted: int | None = None) -> int:
+        return 1  # a test sees its queue as one
+
     async def tick(self, queue: QueueName, uid: str | None = None, *, by: str = "worker") -> list[Ticked]:
         token = _IN_TICK.set(True)
         try:

@@ -30,6 +30,7 @@ from dockwork.store.protocol import (
     Verdict,
 )
 from dockwork.worker.logs import get_logger
+from dockwork.worker.places import Places
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.runs import GONE, RETURNING, RUNNING, SETTLING, Run
 
@@ -103,15 +104,26 @@ class Lane:
     """The slots of one queue. Its methods are for the event loop; other threads only read its attributes.
 
     runner    set before the first claim
+    places    its slots, where the partitions of a queue share them
     """
 
     runner: Runner
 
     def __init__(
-        self, name: QueueName, slots: int, tools: Tools, config: QueueConfig, *, lease_s: float
+        self,
+        name: QueueName,
+        slots: int,
+        tools: Tools,
+        config: QueueConfig,
+        *,
+        lease_s: float,
+        places: Places | None = None,
     ) -> None:
         self.name = name
         self.slots = slots
+        self.places = places
+        if places is not None:
+            places.join(self)
         self.config = config
         self.lease_s = lease_s
         self.tally = Tally()
@@ -193,6 +205,8 @@ class Lane:
     def finish(self, run: Run, settlement: Settlement | None) -> None:
         """The handler of `run` is over: settle it, or put it back for None. Its slot is free."""
         self.working.discard(run)
+        if self.places is not None:
+            self.places.freed(self)
         if run.phase is RUNNING:
             if settlement is None:
                 self.put_back([run])
@@ -224,6 +238,8 @@ class Lane:
             self.finish(run, None)
             return
         self.working.discard(run)
+        if self.places is not None:
+            self.places.freed(self)
         run.phase = RETURNING
         self._start(self._charge(run, exit_reason))
 
@@ -295,7 +311,20 @@ class Lane:
     @property
     def free(self) -> int:
         """Slots that neither a handler nor a claim under way has."""
-        return max(self.slots - len(self.working) - self._asked, 0)
+        own = max(self.slots - len(self.working) - self._asked, 0)
+        return own if self.places is None else min(own, self.places.room(self))
+
+    @property
+    def taken(self) -> int:
+        return len(self.working) + self._asked
+
+    @property
+    def wants(self) -> bool:
+        """There may be work, and nothing keeps this lane from claiming it but the want of a slot."""
+        return self._hungry and self.may_claim and self._loop.time() >= self._failed_until
+
+    def wake(self) -> None:
+        self._soon()
 
     @property
     def is_quiet(self) -> bool:
@@ -347,6 +376,8 @@ class Lane:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._calls.discard(task)
+        if self.places is not None:
+            self.places.freed(self)
         if not task.cancelled() and task.exception() is not None:
             self._tools.own(_fail(task))
         self._soon()
@@ -361,6 +392,8 @@ class Lane:
         """The number of the next call; its slots count as taken from now on."""
         self._owes_answer = False
         self._asked += room
+        if room and self.places is not None:
+            self.places.took(self)
         self._number += 1
         return self._number
 

@@ -44,7 +44,7 @@ class Upkeep:
     """Keeps one lane's queue."""
 
     def __init__(self, lane: Lane) -> None:
-        self.name = f"upkeep-{lane.name.queue}"
+        self.name = f"upkeep-{lane.name.tag}"
         self._lane = lane
 
     async def run_once(self) -> Kept:
