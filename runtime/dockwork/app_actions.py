@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dockwork.actions import Edit, Progress, PurgePlan, PurgeResult, Reaped, RedrivePlan, Redriven
+from dockwork.actions import Edit, Progress, PurgePlan, PurgeResult, Reaped, Redriven, RedrivePlan
 from dockwork.core.durations import Span
 from dockwork.core.states import State
 from dockwork.store.calls import SCHEMA
@@ -45,7 +45,7 @@ class AppActions:
         """Put back one ended job that is exactly as it was reviewed (`Job.digest`), with counters at 0.
 
         queue      without it, the job is looked for in all queues of the namespace
-        Returns    ``ok``, ``conflicted`` (changed, completed, not ended, or its unique key is another job's), ``missing``
+        Returns    ``ok``, ``conflicted`` (changed, not ended badly, or its unique key is another's), ``missing``
 
         Effects that the job had outside may repeat.
         """

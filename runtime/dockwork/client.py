@@ -151,7 +151,7 @@ class JobRef(Generic[R]):
         """Ask the job not to run: ``cancelled`` if it waited, ``flagged`` if it runs and is told within a second,
         ``too_late`` if it has ended, ``missing`` if it is not known.
 
-        force    a running job ends as cancelled here and now; its handler is told, and what it still does counts no more
+        force    a running job ends as cancelled here and now; its handler is told, and the rest of its run counts not
         """
         return await self.client().cancel(self.queue, self.id, force=force)
 
@@ -244,7 +244,7 @@ class Client(ClientActions):
         middlewares: Sequence[EnqueueMiddleware] = (),
         queues: Callable[[], Sequence[str]] = tuple,
         partitions: Callable[[str], int | None] = lambda queue: None,
-        sealing: Callable[[str], Sealing | None] = lambda type_: None,
+        types: Mapping[str, JobType[Any, Any]] | None = None,
     ) -> None:
         """The calls on `store`, which is opened by the first of them.
 
@@ -254,12 +254,12 @@ class Client(ClientActions):
         middlewares   around each enqueue; the first is outermost
         queues        whose events a subscriber gets that names none
         partitions    how many the code says that a queue has; None where it says nothing
-        sealing       what a job type seals, so that nobody is shown a plain value of it
+        types         the job types that this process knows: what of theirs is sealed is shown to nobody in plain
         """
         self.store = partitioned(store, partitions)
         self.namespace = namespace
         self._owns_store = owns_store
-        self._sealing = sealing
+        self.types = {} if types is None else types
         self._finder = finder or (lambda: self)
         self._opening: asyncio.Task[None] | None = None
         self._batches: dict[QueueName, _Batch] = {}
@@ -387,6 +387,10 @@ class Client(ClientActions):
         """The store's own view of a job."""
         await self._open()
         return await self.store.get(self.name(queue), job_id)
+
+    def _sealing(self, type_: str) -> Sealing | None:
+        job_type = self.types.get(type_)
+        return None if job_type is None else job_type.sealing
 
     async def job(self, queue: str, job_id: str) -> Job | None:
         """A job as it stands, or None."""

@@ -4,7 +4,7 @@
 -- ARGV[1]   version   int
 -- Returns   {"ok", said, version, owner...}   "ok" | "refused" with the workers that do not read it; the version that holds
 local K = {meta = KEYS[1], workers = KEYS[2]}
-local stored = tonumber(redis.call("HGET", K.meta, "schema") or "0")
+local stored = tonumber(redis.call("HGET", K.meta, "schema") or "1")
 local wanted, behind = tonumber(ARGV[1]), {}
 if stored >= wanted then return {"ok", "ok", stored} end
 local time = redis.call("TIME")

@@ -42,18 +42,16 @@ def check_change(change: JobChange) -> None:
     require(fits, "priority", expected="-100 to 100", got=change.priority)
 
 
-def edit(keys: QueueKeys, job_id: str, revision: int, change: JobChange) -> Call[Acted]:
-    """Change a waiting job at `revision`."""
+def edit(keys: QueueKeys, job_id: str, revision: int, change: JobChange) -> Call[str]:
+    """Change a waiting job at `revision`: a word for `read_edit`."""
     check_change(change)
     said: Mapping[str, object] = {
         "p": change.priority, "since": change.due_in_ms, "at": change.due_at_ms, "z": change.sealed or None,
     }  # fmt: skip
     parts = [f"{name}={value}" for name, value in said.items() if value is not None]
 
-    def decode(reply: list[Any]) -> Acted:
-        return read_edit(keys, job_id, reply[1].decode())
-
-    return Call("edit", keys, [job_id, revision, ";".join(parts), change.envelope or b""], decode, [job_id])
+    args: list[Arg] = [job_id, revision, ";".join(parts), change.envelope or b""]
+    return Call("edit", keys, args, lambda reply: str(reply[1].decode()), [job_id])
 
 
 def read_edit(keys: QueueKeys, job_id: str, word: str) -> Acted:

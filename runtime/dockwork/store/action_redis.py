@@ -13,7 +13,6 @@ from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
 from dockwork.store import action_calls
 from dockwork.store.action_calls import Weight
-from dockwork.store.calls import Call
 from dockwork.store.connections import Asks
 from dockwork.store.cron_redis import CronStore
 from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
@@ -48,7 +47,9 @@ class ActionStore(CronStore):
         return said
 
     async def edit(self, queue: QueueName, job_id: str, revision: int, change: JobChange) -> Acted:
-        return await self._run(action_calls.edit(self.keys(queue), job_id, revision, change))
+        keys = self.keys(queue)
+        word = await self._run(action_calls.edit(keys, job_id, revision, change))
+        return action_calls.read_edit(keys, job_id, word)
 
     async def count_purge(self, queue: QueueName, state: State, before_ms: int | None = None) -> Purge:
         return (await self._run(action_calls.purge(self.keys(queue), state, before_ms, ""))).left
