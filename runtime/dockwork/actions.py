@@ -6,6 +6,7 @@ against acting on something else than was seen; it is no permission check: whoev
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from collections import Counter
@@ -19,8 +20,10 @@ from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.jobs import check_priority
 from dockwork.core.keys import QueueName
 from dockwork.core.schema import dump_untyped
+from dockwork.core.sealing import join_keys, keys_in
 from dockwork.core.states import ENDED, State
 from dockwork.errors import InvalidValue, require
+from dockwork.sealed_jobs import resealed_view
 from dockwork.store.calls import SCHEMA
 from dockwork.store.partitioned import names_of
 from dockwork.store.protocol import (
@@ -31,6 +34,7 @@ from dockwork.store.protocol import (
     Obliterated,
     Purge,
     Repaired,
+    Resealed,
     Store,
 )
 
@@ -136,6 +140,7 @@ class ClientActions:
     """The actions of `Client`: each on a queue by its name."""
 
     store: Store
+    types: Mapping[str, JobType[Any, Any]]
 
     def name(self, queue: str) -> QueueName:
         raise TypeError("a client knows its namespace")
@@ -187,10 +192,29 @@ class ClientActions:
     async def _redrive(self, queue: str, job_id: str, digest: str) -> Acted:
         said = Acted.MISSING
         for name in await self._names(queue):
-            (said,) = await self.store.redrive(name, [(job_id, digest)])
+            picks = [(job_id, digest)]
+            (said,) = await self.store.redrive(name, *await self._with_fresh(name, picks))
             if said is not Acted.MISSING:
                 break
         return said
+
+    async def _with_fresh(
+        self, name: QueueName, picks: Sequence[tuple[str, str]]
+    ) -> tuple[Sequence[tuple[str, str]], dict[str, Resealed]]:
+        """`picks`, and what of these jobs the current key seals now: nothing where this process seals nothing."""
+        if all(job_type.sealing is None for job_type in self.types.values()):
+            return picks, {}
+        views = await asyncio.gather(*[self.store.get(name, job_id, digest=True) for job_id, _ in picks])
+        chosen, fresh = [], {}
+        for (job_id, digest), view in zip(picks, views, strict=True):
+            resealed = None
+            if view is not None and digest in ("", view.digest):
+                resealed = resealed_view(self.types.get(view.type), view)
+            if resealed is not None and view is not None:
+                # What is written must belong to what was read.
+                fresh[job_id], digest = resealed, view.digest
+            chosen.append((job_id, digest))
+        return chosen, fresh
 
     async def edit(self, queue: str, job_id: str, revision: int, change: Edit) -> Acted:
         """Change a waiting job that is still at `revision` (`Job.revision`): its arguments, its priority, its due time.
@@ -276,7 +300,8 @@ class ClientActions:
         for name, picks in plan.picks.items():
             for first in range(0, len(picks), _PAGE):
                 chunk = picks[first : first + _PAGE]
-                for (job_id, _), acted in zip(chunk, await self.store.redrive(name, chunk), strict=True):
+                asked = await self._with_fresh(name, chunk)
+                for (job_id, _), acted in zip(chunk, await self.store.redrive(name, *asked), strict=True):
                     said[acted].append(job_id)
                 done += len(chunk)
                 if progress is not None:
@@ -411,9 +436,9 @@ def _new_envelope(
     old = open_envelope(view.envelope)
     known = types.get(view.type)
     if known is None:
-        data, sealed, schema = dump_untyped(view.type, args), "", old.schema
+        data, sealed, schema = dump_untyped(view.type, args), join_keys(keys_in(args)), old.schema
     else:
-        data, sealed = known.store_args(args)
+        data, sealed = known.store_args(known.unsealed(args, old.args))
         schema = known.schema_hash
     return (
         seal(Envelope(type=view.type, args=data, headers=old.headers, schema=schema, options=old.options)),

@@ -310,7 +310,7 @@ class App(AppActions):
                 middlewares=self.enqueue_middlewares,
                 queues=self.registry.all_queues,
                 partitions=self.registry.partitions.get,
-                sealing=self.registry.sealing_of,
+                types=self.registry,
             )
         if self._subscriptions.early:
             self._subscriptions.join(client.hub)

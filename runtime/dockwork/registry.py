@@ -442,6 +442,16 @@ class JobType(Generic[P, R]):
         plain = signature.dump(sealing.by_parameter(arguments))
         return arguments_digest(self.name, sealing.digestible(plain, self.key_source.said.digest_key))
 
+    def unsealed(self, arguments: Mapping[str, Any], stored: bytes) -> Mapping[str, Any]:
+        """`arguments` by name, opened where one is the very sealed value of the `stored` ones. Raises EncryptionError.
+
+        Any other text that looks sealed is just a text: whoever sends one must not learn what it hides.
+        """
+        sealing = self.signature.sealing
+        if sealing is None:
+            return arguments
+        return sealing.unseal_same(arguments, json.loads(stored), self.key_source.ring())
+
     def open_sealed(self, envelope: bytes) -> tuple[Opened, OpenedArgs]:
         """`open`, for a type with sealed values. Raises EncryptionError too: no ring, or one that opens nothing."""
         keys = self.key_source
@@ -462,7 +472,7 @@ class JobType(Generic[P, R]):
     def load_result(self, data: bytes) -> R:
         """A stored result as the handler's return type. Raises EncryptionError if it is sealed and cannot be opened."""
         sealing = self.signature.sealing
-        if sealing is not None and sealing.result:
+        if sealing is not None and sealing.result and data != b"null":
             keys = self.key_source
             data, _ = sealing.open_whole(RESULT, data, keys.ring(), allow_plaintext=keys.allow_plaintext)
         result: R = self.signature.load_result(data)
@@ -695,8 +705,8 @@ class Registry(Mapping[str, JobType[Any, Any]]):
 
     def set_defaults(self, defaults: Defaults) -> None:
         """What counts for every queue and job type that says nothing itself. Raises InvalidValue naming the option."""
-        said = dict(defaults)
-        self.default_queue = _check_queue(said.pop("queue", "default"))
+        self.default_queue = _check_queue(defaults.get("queue", "default"))
+        said = {name: value for name, value in defaults.items() if name != "queue"}
         not_here = sorted(set(said) & (EVENT_FIELDS | {"partitions"}))
         require(not not_here, "defaults", expected="options of all queues", got=", ".join(not_here))
         self._defaults = cast(QueueOptions, said)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
-from dockwork.core.codec import open_envelope, with_args
 from dockwork.core.keys import QueueName
-from dockwork.core.sealed import KeyRing
-from dockwork.core.sealing import CHECKPOINT, RESULT, Sealing
 from dockwork.core.states import RUNNING, State
 from dockwork.errors import DecryptionError, Undecodable
-from dockwork.registry import JobType, Registry
-from dockwork.store.protocol import Reseal, Resealing, SealedJob, Store
+from dockwork.registry import Registry
+from dockwork.sealed_jobs import reseal_job
+from dockwork.store.partitioned import Partitioned
+from dockwork.store.protocol import Reseal, Resealing, Store
+
+if TYPE_CHECKING:
+    from dockwork.client import Client
 
 #: Where waiting and kept jobs are; a running one is sealed anew when it is settled.
 STATES = tuple(state for state in State if state not in RUNNING and state is not State.PAUSED)
@@ -42,6 +45,49 @@ class ResealReport:
     refused: int = 0
     unopened: tuple[str, ...] = ()
     left: Mapping[str, int] = field(default_factory=dict)
+
+
+async def key_counts(client: Client, queue: str | None) -> dict[str, int]:
+    """Jobs per key id, of one queue or of all of the namespace."""
+    counts: Counter[str] = Counter()
+    for name in [queue] if queue is not None else await client.queues():
+        for part in await _parts(client, name):
+            counts.update(await client.store.key_ids(part))
+    return dict(sorted(counts.items()))
+
+
+async def reseal_queues(
+    client: Client, registry: Registry, queue: str | None, told: Callable[[ResealReport], None]
+) -> ResealReport:
+    """`reseal_queue` for one queue or for all of the namespace, partition by partition; one report."""
+    report = ResealReport()
+    for name in [queue] if queue is not None else await client.queues():
+        for part in await _parts(client, name):
+            tell = partial(_tell_together, told, report)
+            report = _together(report, await reseal_queue(client.store, part, registry, tell))
+    return report
+
+
+async def _parts(client: Client, queue: str) -> tuple[QueueName, ...]:
+    """The partitions of a queue, or just itself."""
+    name, store = client.name(queue), cast(object, client.store)
+    return await store.names(name) if isinstance(store, Partitioned) else (name,)
+
+
+def _tell_together(told: Callable[[ResealReport], None], before: ResealReport, now: ResealReport) -> None:
+    told(_together(before, now))
+
+
+def _together(one: ResealReport, other: ResealReport) -> ResealReport:
+    return ResealReport(
+        looked=one.looked + other.looked,
+        written=one.written + other.written,
+        conflicted=one.conflicted + other.conflicted,
+        unknown=one.unknown + other.unknown,
+        refused=one.refused + other.refused,
+        unopened=(*one.unopened, *other.unopened)[:NAMED],
+        left=dict(Counter(one.left) + Counter(other.left)),
+    )
 
 
 async def reseal_queue(
@@ -109,39 +155,3 @@ async def _reseal_state(
 
 
 _AGAIN = (Resealing.CONFLICTED, Resealing.RUNNING)
-
-
-def reseal_job(job_type: JobType[Any, Any] | None, job: SealedJob) -> Reseal | None:
-    """What of `job` is to be written anew; without keys for nothing, None for a type that seals nothing here.
-
-    Raises    EncryptionError, DecryptionError; Undecodable
-    """
-    if job_type is None or job_type.sealing is None:
-        return None
-    sealing, source = job_type.sealing, job_type.key_source
-    ring, allow = source.ring(), source.allow_plaintext
-    envelope = _envelope(sealing, ring, job.envelope, allow_plaintext=allow) if job.envelope else None
-    checkpoint = _whole(sealing, ring, CHECKPOINT, job.checkpoint, allow_plaintext=allow)
-    result = _whole(sealing, ring, RESULT, job.result, allow_plaintext=allow) if sealing.result else None
-    values = {"a": envelope, "c": checkpoint, "r": result}
-    keys = ",".join(f"{part}{ring.current}" for part, value in values.items() if value is not None)
-    return Reseal(
-        id=job.id, digest=job.digest, keys=keys, envelope=envelope, checkpoint=checkpoint, result=result
-    )
-
-
-def _envelope(sealing: Sealing, ring: KeyRing, data: bytes, *, allow_plaintext: bool) -> bytes | None:
-    stored = json.loads(open_envelope(data).args)
-    plain = sealing.open_args(stored, ring, allow_plaintext=allow_plaintext)
-    if not plain.plain and plain.keys <= {ring.current}:
-        return None
-    return with_args(data, sealing.seal_args(plain.args, ring))
-
-
-def _whole(
-    sealing: Sealing, ring: KeyRing, what: str, data: bytes | None, *, allow_plaintext: bool
-) -> bytes | None:
-    if data is None:
-        return None
-    plain, key = sealing.open_whole(what, data, ring, allow_plaintext=allow_plaintext)
-    return None if key == ring.current else sealing.seal_whole(what, plain, ring)

@@ -110,6 +110,17 @@ class Sealing:
             }
         )
 
+    def unseal_same(
+        self, arguments: Mapping[str, Any], stored: Mapping[str, Any], ring: KeyRing
+    ) -> dict[str, Any]:
+        """`arguments` with each sealed value that stands so in `stored` opened. Raises DecryptionError."""
+        plain: dict[str, Any] = {}
+        for parameter, value in self.by_parameter(arguments).items():
+            name = self.fields.get(parameter)
+            same = name is not None and is_sealed(value) and stored.get(name) == value
+            plain[parameter] = json.loads(self._open(name, value, ring)) if name and same else value
+        return plain
+
     def withhold(self, stored: Mapping[str, Any]) -> dict[str, Any]:
         """Stored arguments for people: sealed ones as they are, none in plain that belongs sealed."""
         return {

@@ -16,7 +16,7 @@ from dockwork.core.codec import open_envelope
 from dockwork.core.durations import Span, to_span
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
-from dockwork.errors import Undecodable, require
+from dockwork.errors import DockworkError, Undecodable, require
 from dockwork.registry import JobType, Registry
 from dockwork.store.memory import MemoryStore
 from dockwork.store.protocol import Admission, Admitted, NewJob, Ticked
@@ -91,8 +91,10 @@ class Bench:
 
     async def open(self) -> None:
         """Write the queues' options, as a worker of the app does at its start."""
-        for queue, config in self._registry.queue_configs.items():
-            await self.store.configure(self._name(queue), config, None)
+        for queue in self._registry.all_queues():
+            config = self._registry.config_of(queue)
+            if config is not None:
+                await self.store.configure(self._name(queue), config, None)
         for queue, options in self._registry.event_options.items():
             await self.store.set_events(self._name(queue), options)
 
@@ -110,7 +112,23 @@ class Bench:
             replace(view, envelope=view.envelope or self._envelopes.get((queue, view.id), b""))
             for view in views
         ]
-        return [job_of(view, queue) for view in whole if state is None or view.state == State(state)]
+        jobs = [
+            (view, job_of(view, queue)) for view in whole if state is None or view.state == State(state)
+        ]
+        return [replace(job, args=self._plain(view.envelope, job.args)) for view, job in jobs]
+
+    def _plain(self, data: bytes, args: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """The arguments of a job, opened where they are sealed: a test compares what it enqueued."""
+        if not args:
+            return args
+        job_type = self._registry.get(open_envelope(data).type)
+        if job_type is None or job_type.sealing is None:
+            return args
+        try:
+            opened: Mapping[str, Any] = json.loads(job_type.open_sealed(data)[1].args)
+        except DockworkError:
+            return args
+        return opened
 
     def assert_enqueued(self, job_type: JobType[Any, Any] | str, /, **arguments: Any) -> str:
         """The id of the first job of this type that was enqueued with these arguments; others may differ.
@@ -206,7 +224,7 @@ class Bench:
                 id=job.id,
                 type=envelope.type,
                 queue=queue.queue,
-                args=json.loads(envelope.args),
+                args=self._plain(job.envelope, json.loads(envelope.args)) or {},
                 headers=envelope.headers,
             )
         )
