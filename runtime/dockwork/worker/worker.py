@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 from dockwork import clock
 from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
+from dockwork.core.partitions import partition_names
 from dockwork.errors import (
+    AccessDenied,
     DockworkError,
     EncryptionError,
     InvalidUrl,
@@ -31,7 +33,8 @@ from dockwork.errors import (
 )
 from dockwork.registry import Registry
 from dockwork.settings import Settings
-from dockwork.store.protocol import Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
+from dockwork.store.partition_shares import share_config, share_events
+from dockwork.store.protocol import EventOptions, Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
 from dockwork.version import __version__
 from dockwork.worker import health, metrics
 from dockwork.worker.children import END_WITHIN_S, Children, ChildNotStarted, Limits, plan_children
@@ -41,6 +44,7 @@ from dockwork.worker.heartbeat import Identity, compose_beat
 from dockwork.worker.lag import LagWatch
 from dockwork.worker.lane import Lane
 from dockwork.worker.logs import get_logger
+from dockwork.worker.places import Places
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.renewer import CHUNK, Renewer
 from dockwork.worker.runs import Phase, Run
@@ -303,21 +307,48 @@ class Worker:
             await self.children.warm()
         await self._insist(self.store.open)
         await self._insist(self.store.ping)
+        await self._insist(self._check_server)
         for queue, slots in self.queues.items():
-            name = QueueName(self.settings.namespace, queue)
-            await self._take_over(name)
-            config = await self._configure(name)
-            await self._insist(partial(self._register, name))
-            lane = self._add_lane(name, slots, config)
-            # Before the first claim: a job that kills this process at once must find its successor informed.
-            await self._insist(partial(self._first_beat, lane))
+            whole, wanted = QueueName(self.settings.namespace, queue), self.registry.partitions.get(queue)
+            count = await self._insist(partial(self.store.partitions, whole, wanted))
+            places = Places(slots) if count > 1 else None
+            for name in partition_names(whole, count):
+                await self._prepare_lane(name, count, slots, places)
+
+    async def _prepare_lane(self, name: QueueName, count: int, slots: int, places: Places | None) -> None:
+        await self._take_over(name)
+        config = await self._configure(name, count)
+        await self._say_events(name, count)
+        await self._insist(partial(self._register, name))
+        lane = self._add_lane(name, slots, config, places)
+        # Before the first claim: a job that kills this process at once must find its successor informed.
+        await self._insist(partial(self._first_beat, lane))
+
+    async def _check_server(self) -> None:
+        """Report a Redis that may lose jobs: what evicts keys, and what keeps nothing on disk."""
+        try:
+            server = await self.store.server()
+        except AccessDenied as error:
+            log.warning("redis_not_checked", message="the login may not ask", error=str(error))
+            return
+        if server.get("policy", "noeviction") not in ("", "noeviction"):
+            log.warning(
+                "redis_evicts",
+                message="maxmemory-policy is not noeviction: a full Redis throws away jobs and leases",
+                policy=server["policy"],
+            )
+        if not server.get("aof", True) and server["name"] != "memory":
+            log.warning(
+                "redis_without_aof",
+                message="appendonly is off: a restart of Redis loses what it accepted since its last snapshot",
+            )
 
     async def _first_beat(self, lane: Lane) -> None:
         await self.store.renew(lane.name, [], self._beat(lane))
 
-    def _add_lane(self, name: QueueName, slots: int, config: QueueConfig) -> Lane:
+    def _add_lane(self, name: QueueName, slots: int, config: QueueConfig, places: Places | None) -> Lane:
         lease_s = LEASE_S if config.lease_ms is None else config.lease_ms / 1000
-        lane = Lane(name, slots, self, config, lease_s=lease_s)
+        lane = Lane(name, slots, self, config, lease_s=lease_s, places=places)
         lane.put = Put(self.settings.drain_requeue)
         lane.runner = Executor(
             lane,
@@ -349,10 +380,12 @@ class Worker:
             returned = await self._insist(revoke)
             log.warning("predecessor_died", owner=dead, queue=name.queue, returned=returned)
 
-    async def _configure(self, name: QueueName) -> QueueConfig:
+    async def _configure(self, name: QueueName, count: int) -> QueueConfig:
         """The queue's options: an operator's stand; without one those of the code are written."""
         found = await self._insist(lambda: self.store.config(name))
         said = self.registry.queue_configs.get(name.queue)
+        if name.partition is not None:
+            said = share_config(said or QueueConfig(), name.partition, count)
         if said is None:
             return found
         if found.generation:
@@ -363,6 +396,17 @@ class Worker:
         wanted = replace(said, held=found.held, closed=found.closed)
         await self._insist(lambda: self.store.configure(name, wanted, None))
         return await self._insist(lambda: self.store.config(name))
+
+    async def _say_events(self, name: QueueName, count: int) -> None:
+        """Write what code and environment say of the queue's events; a Queue resource says nothing of them."""
+        said = self.registry.event_options.get(name.queue)
+        if self.settings.events_max_bytes is not None:
+            said = replace(said or EventOptions(), max_bytes=self.settings.events_max_bytes)
+        if name.partition is not None:
+            said = share_events(said or EventOptions(), name.partition, count)
+        if said is not None:
+            wanted = said
+            await self._insist(lambda: self.store.set_events(name, wanted))
 
     async def _register(self, name: QueueName) -> None:
         import json
@@ -568,20 +612,7 @@ class Worker:
             lag_s=self._lag.seconds,
             reconnects=self.link.reconnects,
             unknown=self.link.unknown,
-            lanes=tuple(
-                metrics.LaneFigures(
-                    queue=lane.name.queue,
-                    slots=lane.slots,
-                    busy=lane.busy,
-                    stuck=len(lane.stuck),
-                    lease_margin_s=lane.renewed_at + lane.lease_s - now,
-                    settled=lane.tally.ended,
-                    lost=lane.tally.lost,
-                    requeued=lane.tally.requeued,
-                    abandoned=lane.tally.abandoned,
-                )
-                for lane in self.lanes
-            ),
+            lanes=tuple(_figures_of(lanes, now) for lanes in _by_queue(self.lanes)),
         )
 
     def shortest_lease_s(self) -> float:
@@ -695,6 +726,28 @@ async def _quiet_by(lane: Lane, deadline: float) -> None:
                 await lane.quiet.wait()
         except TimeoutError:
             return
+
+
+def _by_queue(lanes: Iterable[Lane]) -> Iterable[list[Lane]]:
+    """The lanes of each queue: one, or its partitions."""
+    found: dict[str, list[Lane]] = {}
+    for lane in lanes:
+        found.setdefault(lane.name.queue, []).append(lane)
+    return found.values()
+
+
+def _figures_of(lanes: Sequence[Lane], now: float) -> metrics.LaneFigures:
+    return metrics.LaneFigures(
+        queue=lanes[0].name.queue,
+        slots=lanes[0].slots,
+        busy=sum(lane.busy for lane in lanes),
+        stuck=sum(len(lane.stuck) for lane in lanes),
+        lease_margin_s=min(lane.renewed_at + lane.lease_s for lane in lanes) - now,
+        settled=sum(lane.tally.ended for lane in lanes),
+        lost=sum(lane.tally.lost for lane in lanes),
+        requeued=sum(lane.tally.requeued for lane in lanes),
+        abandoned=sum(lane.tally.abandoned for lane in lanes),
+    )
 
 
 def _machine_id() -> str:
