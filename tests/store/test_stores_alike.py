@@ -18,6 +18,8 @@ from dockwork.store.memory import MemoryStore
 from dockwork.store.protocol import (
     Admission,
     Claimed,
+    EventMode,
+    EventOptions,
     Lease,
     NewJob,
     Outcome,
@@ -25,6 +27,7 @@ from dockwork.store.protocol import (
     OwnerRecord,
     Put,
     QueueConfig,
+    QueueErrors,
     RateLimit,
     RevokeCause,
     Sample,
@@ -103,6 +106,10 @@ def operation(name: str, *args: st.SearchStrategy[Any]) -> st.SearchStrategy[tup
     return step("operate", st.just(name), *args)
 
 
+def an_event_mode(mode: EventMode) -> EventOptions:
+    return EventOptions(mode=mode)
+
+
 operations = st.one_of(
     operation("cancel", some_jobs),
     operation("revoke", owners.map(str), st.sampled_from(list(RevokeCause)), st.sampled_from(["", "OOM"])),
@@ -117,6 +124,7 @@ operations = st.one_of(
         ]
     ),
     step("pause", st.booleans(), st.sampled_from([False, False, True])),
+    operation("set_events", st.sampled_from([EventMode.STREAM] * 3 + list(EventMode)).map(an_event_mode)),
 )
 upkeep = st.one_of(
     operation("promote", st.none() | st.lists(some_jobs | st.just("unknown"), max_size=3)),
@@ -266,9 +274,16 @@ async def picture(world: World) -> dict[str, Any]:
         },
         "events": [(e.name, e.ids, e.reason, dict(e.data)) for e in events],
         "config": config,
+        "errors": told(await store.errors(queue, limit=200)),
         "queues": queues,
         "predecessors": rest[: len(OWNERS)],
     }
+
+
+def told(errors: QueueErrors) -> Any:
+    """Error reports and figures per type, times left out."""
+    reports = [replace(report, at_ms=0) for report in errors.recent]
+    return reports, {kind: replace(figures, run_ms=0) for kind, figures in errors.by_type.items()}
 
 
 def timeless(view: Any) -> Any:

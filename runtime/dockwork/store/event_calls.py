@@ -20,7 +20,8 @@ OPTION_FIELDS = ("ev", "evmax")
 #: What the stream may weigh where nobody says otherwise.
 STREAM_BYTES = 64 * 1024 * 1024
 
-_OUTCOMES = {"r": "retry", "f": "failed", "d": "dead", "x": "cancelled"}
+#: By the letter of a settlement.
+_OUTCOMES = {"c": "completed", "r": "retry", "z": "snooze", "f": "failed", "d": "dead", "x": "cancelled"}
 
 
 #: Before every entry there can be.
