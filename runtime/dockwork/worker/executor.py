@@ -18,9 +18,12 @@ from dockwork import clock
 from dockwork.core.codec import Opened, open_envelope
 from dockwork.core.jobs import JobInfo, StopReason
 from dockwork.core.retry import DEFAULT_BACKOFF, next_delay
+from dockwork.core.sealed import is_sealed
 from dockwork.errors import (
     Cancelled,
+    DecryptionError,
     DockworkError,
+    EncryptionError,
     Interrupted,
     InvalidArgs,
     InvalidValue,
@@ -31,10 +34,12 @@ from dockwork.errors import (
 )
 from dockwork.registry import JobType, Registry
 from dockwork.store.calls import RESULT_BYTES
-from dockwork.store.protocol import Failure, Lease, Outcome, Settlement
-from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, Children, ChildNotStarted, LastWords, snoozed
+from dockwork.store.protocol import ErrorReport, Failure, Lease, Outcome, Settlement
+from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, ChildNotStarted, Children, LastWords, snoozed
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
+from dockwork.worker.error_reports import ErrorReports
+from dockwork.worker.guards import Guard, unreadable
 from dockwork.worker.lane import Lane
 from dockwork.worker.logs import get_logger, jobs_are_shown
 from dockwork.worker.outcomes import Facts, decide_outcome, told_error
@@ -85,6 +90,8 @@ class Prepared:
     open: Callable[[bytes], Opened]
     dump_result: Callable[[Any], bytes]
     children: Children | None  #: where its handler runs; None = in this process
+    seals: bool
+    schema_hash: str
 
 
 class Executor:
@@ -110,6 +117,8 @@ class Executor:
         self._prepared: dict[str, Prepared] = {}
         self._config_version = lane.config_version
         self._loop = asyncio.get_running_loop()
+        self._reporters = registry.error_reporters
+        self.reports = ErrorReports(self._reporters, lane.own)
 
     def begin(self, run: Run) -> None:
         """Start the handler, or settle what has none that could start."""
@@ -120,12 +129,23 @@ class Executor:
             self._finish(run, self._parked(run, claim.type))
             return
         try:
-            opened = prepared.open(claim[2])
-        except (Undecodable, InvalidArgs) as error:
+            if prepared.seals:
+                run.guard = Guard(prepared.job_type, claim)
+                opened = run.guard.opened
+            else:
+                opened = prepared.open(claim[2])
+                if opened.schema != prepared.schema_hash and any(map(is_sealed, opened.arguments.values())):
+                    raise _of_another_schema(opened)
+        except (Undecodable, InvalidArgs, DecryptionError) as error:
             self._finish(run, self._unreadable(run, prepared.job_type, error))
             return
+        except EncryptionError as error:
+            log.error("no_keys", message=str(error), job_id=claim.job_id, job_type=claim.type)
+            run.over = True
+            self._lane.lack_keys(run)
+            return
         except Exception as error:  # a validator of the user's: its defect is this job's and not ours
-            self._over(run, error)
+            self._over(run, error if not prepared.seals else _withheld(error))
             return
         run.headers = opened.headers
         if opened.options:
@@ -176,6 +196,7 @@ class Executor:
         if settlement is not None and run.repeat is not None:
             settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
         if settlement is not None:
+            self._report(run, settlement)
             self._lane.abandon(run, settlement)
 
     async def _drive(self, run: Run, prepared: Prepared, opened: Opened) -> None:
@@ -297,6 +318,13 @@ class Executor:
         self._dumped(run, result)
 
     def _dumped(self, run: Run, result: bytes) -> None:
+        key = ""
+        if run.guard is not None and result != b"null":
+            try:
+                result, key = run.guard.seal_result(result)
+            except EncryptionError as error:
+                self._over(run, error)
+                return
         if jobs_are_shown():
             shown.info("job_completed", job_id=run.lease.job_id, job_type=run.claim.type, ms=self._ms(run))
         if len(result) > RESULT_BYTES:
@@ -306,6 +334,9 @@ class Executor:
             settlement = _completed(run, None if result == b"null" else result)
         if run.context is not None:
             settlement = settlement._replace(progress=run.context.take_progress())
+        if run.guard is not None:
+            kept = "" if settlement.result is None else key
+            settlement = settlement._replace(resealed=run.guard.completed(kept, repeats=run.repeat is not None))
         self._finish(run, settlement)
 
     def _over(self, run: Run, error: BaseException) -> None:
@@ -380,9 +411,10 @@ class Executor:
             outcome=decision.outcome,
             started_ms=run.started_ms,
             delay_ms=decision.delay_ms,
-            reason=decision.reason,
+            reason=decision.reason if run.guard is None else run.guard.text(decision.reason),
             failure=self._failure(run, error) if decision.failed else None,
             progress=None if run.context is None else run.context.take_progress(),
+            resealed=None if run.guard is None else run.guard.resealed(),
         )
 
     def _tell_failed(self, event: str, run: Run, failure: BaseException, /, **data: Any) -> None:
@@ -392,9 +424,10 @@ class Executor:
             log.warning(event, **named)
             return
         look = f"dockwork jobs {self._lane.name.queue} {run.lease.job_id}"
-        shown.warning(
-            event, message=text_of(failure), exc_info=failure, **named, ms=self._ms(run), look=repr(look)
-        )
+        text, trace = text_of(failure), failure if run.guard is None else None
+        if run.guard is not None:
+            text = run.guard.trace(failure)
+        shown.warning(event, message=text, exc_info=trace, **named, ms=self._ms(run), look=repr(look))
 
     def _ms(self, run: Run) -> int:
         return int((self._loop.time() - run.started_at) * 1000)
@@ -407,6 +440,8 @@ class Executor:
         else:
             module, name, message = type(error).__module__, type(error).__qualname__, text_of(error)
             trace = "".join(traceback.format_exception(error))
+        if run.guard is not None:
+            trace, message = run.guard.text(trace), run.guard.text(message)
         return Failure(
             error_class=f"{module}.{name}".removeprefix("builtins."),
             message=message,
@@ -424,7 +459,9 @@ class Executor:
             reason="unknown_type" if park_type == run.claim.type else "other_schema",
         )
 
-    def _unreadable(self, run: Run, job_type: AnyJobType, error: Undecodable | InvalidArgs) -> Settlement:
+    def _unreadable(
+        self, run: Run, job_type: AnyJobType, error: Undecodable | InvalidArgs | DecryptionError
+    ) -> Settlement:
         claim = run.claim
         # Arguments that passed another schema belong to a worker that has it; with ours they are just wrong.
         if isinstance(error, InvalidArgs):
@@ -433,6 +470,8 @@ class Executor:
                 log.warning("job_parked", job_id=claim.job_id, job_type=claim.type, schema=schema)
                 return self._parked(run, f"{claim.type}@{schema}")
         reason = "undecodable" if isinstance(error, Undecodable) else "invalid_args"
+        if isinstance(error, DecryptionError):
+            reason = "decryption_error"
         self._tell_failed("job_unreadable", run, error, reason=reason)
         return Settlement(
             lease=run.lease,
@@ -440,9 +479,31 @@ class Executor:
             started_ms=run.started_ms,
             reason=reason,
             failure=self._failure(run, error),
+            resealed=unreadable(job_type, claim, error) if job_type.sealing is not None else None,
         )
 
+    def _report(self, run: Run, settlement: Settlement) -> None:
+        """Tell the app's `on_error` of a failed run, by what is kept of it."""
+        failure = settlement.failure
+        if failure is not None:
+            self.reports.add(
+                ErrorReport(
+                    queue=self._lane.name.queue,
+                    type=run.claim.type,
+                    id=run.lease.job_id,
+                    attempt=run.claim.attempts + 1,
+                    outcome=settlement.outcome.value,
+                    error_class=failure.error_class,
+                    message=failure.message,
+                    trace=failure.trace,
+                    worker=failure.worker,
+                    at_ms=failure.at_ms,
+                )
+            )
+
     def _finish(self, run: Run, settlement: Settlement | None) -> None:
+        if self._reporters and settlement is not None:
+            self._report(run, settlement)
         run.over = True
         if run.repeat is not None and settlement is not None:
             settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
@@ -459,9 +520,28 @@ class Executor:
             signature = job_type.signature
             policy = choose_policy(job_type, self._lane.config)
             children = self._children if job_type.isolation == "process" else None
-            prepared = Prepared(job_type, policy, signature.open, signature.dump_result, children)
+            prepared = Prepared(
+                job_type,
+                policy,
+                signature.open,
+                signature.dump_result,
+                children,
+                seals=signature.sealing is not None,
+                schema_hash=signature.schema_hash,
+            )
             self._prepared[name] = prepared
         return prepared
+
+
+def _of_another_schema(opened: Opened) -> InvalidArgs:
+    error = InvalidArgs(opened.type, "", expected="arguments in plain", got="sealed ones")
+    error.stored_schema = opened.schema
+    return error
+
+
+def _withheld(error: Exception) -> DockworkError:
+    """An error of the user's code that read sealed arguments: its text may quote them."""
+    return DockworkError(f"{type(error).__qualname__}, raised while the arguments were read; its text is withheld")
 
 
 def _completed(run: Run, result: bytes | None) -> Settlement:

@@ -142,6 +142,7 @@ class Lane:
         self._tools = tools
         self._ended: list[Run] = []
         self._returning: list[Run] = []
+        self._keyless: list[Run] = []
         self._strays: dict[str, Run] = {}  # handlers that still run without a lease of ours
         self._waiting_for: dict[str, Run] = {}
         self._calls: set[asyncio.Task[None]] = set()
@@ -225,15 +226,6 @@ class Lane:
 
     def child_died(self, run: Run, exit_reason: str) -> None:
         """The process of `run` died under it: the delivery counts. Its slot is free."""
-        if run.phase is not Phase.RUNNING:
-            self.finish(run, None)
-            return
-        self.working.discard(run)
-        run.phase = Phase.RETURNING
-        self._start(self._charge(run, exit_reason))
-
-    def child_died(self, run: Run, exit_reason: str) -> None:
-        """The process of `run` died under it: the delivery counts. Its slot is free."""
         if run.phase is not RUNNING:
             self.finish(run, None)
             return
@@ -288,6 +280,16 @@ class Lane:
         for run in runs:
             run.phase = RETURNING
             self._returning.append(run)
+        self._soon()
+
+    def lack_keys(self, run: Run) -> None:
+        """`run` could not begin, for there is no key to open it with: back with it, and no claims for a while."""
+        self.working.discard(run)
+        run.phase = RETURNING
+        self._keyless.append(run)
+        if self._loop.time() >= self._failed_until:
+            self._failed_until = self._loop.time() + FAILED_FOR
+            self._loop.call_later(FAILED_FOR, self.hunger)
         self._soon()
 
     def stop_claiming(self) -> None:
@@ -355,6 +357,9 @@ class Lane:
         if self._returning:
             runs, self._returning = self._returning, []
             self._start(self._return(runs))
+        if self._keyless:
+            runs, self._keyless = self._keyless, []
+            self._start(self._return(runs, "no_keys"))
         while len(self._calls) < CALLS:
             room = min(self.free, BATCH) if self.may_claim and self._loop.time() >= self._failed_until else 0
             if self._ended:
@@ -461,11 +466,11 @@ class Lane:
         for run in batch:
             self._send_settle([run], 0)
 
-    async def _return(self, runs: list[Run]) -> None:
+    async def _return(self, runs: list[Run], reason: str = "drained") -> None:
         for first in range(0, len(runs), CHUNK):
             chunk = runs[first : first + CHUNK]
             leases = [run.lease for run in chunk]
-            verdicts = await self._requeue(leases)
+            verdicts = await self._requeue(leases, reason)
             self.tally.requeued += sum(verdict is not Verdict.LOST for verdict in verdicts)
             for run in chunk:
                 self._release(run)
@@ -479,10 +484,12 @@ class Lane:
         self._release(run)
         self.hunger()
 
-    async def _requeue(self, leases: Sequence[Lease]) -> Sequence[Verdict]:
+    async def _requeue(self, leases: Sequence[Lease], reason: str) -> Sequence[Verdict]:
         try:
             return await self._ask(
-                lambda: self.store.requeue(self.name, self._tools.owner, leases, put=self.put)
+                lambda: self.store.requeue(
+                    self.name, self._tools.owner, leases, put=self.put, reason=reason
+                )
             )
         except (ScriptFailed, UnknownReply) as error:
             log.error("requeue_failed", error=str(error), queue=self.name.queue)

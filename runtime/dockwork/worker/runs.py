@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dockwork.core.repeat import Repeat
-    from dockwork.worker.context import RunContext
     from dockwork.worker.guards import Guard
     from dockwork.worker.threads import Elsewhere
 
