@@ -8,8 +8,21 @@ import pytest
 
 from dockwork.client import raise_refusal
 from dockwork.core.states import State
-from dockwork.errors import QueueFull
-from dockwork.store.protocol import Claimed, Outcome, Put, QueueConfig, RateLimit, RevokeCause, Settlement
+from dockwork.errors import InvalidValue, QueueClosed, QueueFull
+from dockwork.store.protocol import (
+    Claimed,
+    CronEntry,
+    Outcome,
+    OwnerRecord,
+    Put,
+    QueueConfig,
+    RateLimit,
+    RevokeCause,
+    Settlement,
+    Writing,
+)
+from dockwork.store.redis import RedisStore
+from support.redis_server import RedisServer
 from support.store_world import ANN, BOB, RedisWorld, World, a_beat, a_job
 
 
@@ -406,6 +419,78 @@ async def test_retries_put_backs_and_freed_jobs_are_never_refused(world: World) 
     assert stats.counts[State.READY] == 2
 
 
+@pytest.mark.covers("RT-155")
+async def test_a_queue_closed_by_hand_takes_nothing_skips_ticks_and_goes_on_with_what_it_has(
+    world: World,
+) -> None:
+    await world.enqueue("a")
+    assert await world.store.set_closed(world.queue, expected=False, wanted=True)
+    assert not await world.store.set_closed(world.queue, expected=False, wanted=True)
+
+    (admission,) = await world.enqueue("b")
+    with pytest.raises(QueueClosed, match="queue mail is closed to new jobs"):
+        raise_refusal(admission, "mail")
+    now = await world.store.ping()
+    entry = CronEntry(uid="u", schedule_hash="s", job=a_job("tick"))
+    await world.store.plan(
+        world.queue, entry, [now - 5_000], generation=1, reset=False, decided_ms=now - 9_000
+    )
+    (ticked,) = await world.store.tick(world.queue, "u")
+
+    assert (ticked.outcome, ticked.reason) == ("skipped", "QueueClosed")
+    assert (await world.store.stats(world.queue)).closed
+    assert ids(await world.claim(5)) == ["a"]
+    assert await world.store.set_closed(world.queue, expected=True, wanted=False)
+    assert [one.state for one in await world.enqueue("b")] == [State.READY]
+
+
+@pytest.mark.covers("RT-155", "RT-157")
+async def test_closed_by_hand_and_closed_by_a_queue_object_are_two_flags(world: World) -> None:
+    await world.store.set_closed(world.queue, expected=False, wanted=True)
+    await limit(world, rate=RateLimit(5, 1000), closed=True)
+    await limit(world)
+    assert (await world.store.stats(world.queue)).closed, "a hand closed it, and a hand opens it"
+    await limit(world, closed=True)
+    assert await world.store.set_closed(world.queue, expected=True, wanted=False)
+    assert (await world.store.stats(world.queue)).closed
+
+
+@pytest.mark.covers("RT-157")
+async def test_what_an_operator_wrote_is_its_own_when_it_is_away_but_for_limits_it_has_not(
+    world: World,
+) -> None:
+    mine = OwnerRecord(operator="o", namespace="shop", name="mail", uid="u")
+    code = QueueConfig(max_depth=9, rate=RateLimit(5, 1000), concurrency=2, per_key=3)
+    configure, queue = world.store.configure, world.queue
+    await configure(queue, QueueConfig(generation=3, max_depth=5), mine)
+    await world.advance(301)
+
+    assert await configure(queue, code, None) == mine, "its record is gone, its mark is not"
+    assert await configure(queue, code, None, how=Writing.LIMITS) is None
+    found = await world.store.config(queue)
+    assert (found.max_depth, found.rate, found.concurrency, found.per_key) == (5, RateLimit(5, 1000), 2, 3)
+    await configure(queue, QueueConfig(generation=4, max_depth=6), mine)
+    assert (await world.store.config(queue)).concurrency == 2, "the Queue object says nothing of it"
+
+    assert await configure(queue, QueueConfig(max_depth=7), None, how=Writing.FORCED) is None
+    assert await configure(queue, code, None) == mine, "it lives, and it is its queue"
+    await world.advance(301)
+    assert await configure(queue, QueueConfig(max_depth=8), None, how=Writing.FORCED) is None
+    assert await configure(queue, QueueConfig(max_depth=9), None) is None, "nobody's any more"
+
+
+@pytest.mark.covers("RT-157")
+async def test_a_pause_by_hand_lasts_whatever_an_operator_writes(world: World) -> None:
+    mine = OwnerRecord(operator="o", namespace="shop", name="mail", uid="u")
+    await world.enqueue("a")
+    await world.store.set_paused(world.queue, expected=False, wanted=True)
+
+    await world.store.configure(world.queue, QueueConfig(generation=1, held=True), mine)
+    await world.store.configure(world.queue, QueueConfig(generation=2), mine)
+
+    assert (await world.claim(1)).refused == "paused"
+
+
 # --- what is seen
 
 
@@ -439,6 +524,90 @@ async def test_a_sample_counts_what_no_worker_may_take_within_its_horizon(world:
     assert (near.ready, near.throttled) == (3, 3)
     assert (far.ready, far.throttled) == (3, 2)
     assert (near.rate, near.concurrency) == (RateLimit(1, 60_000), 5)
+
+
+@pytest.mark.covers("RT-232")
+async def test_figures_per_minute_are_what_happened_and_live_for_48_hours(world: World) -> None:
+    await world.enqueue(*"abc", a_job("later", due_in_ms=3_600_000))
+    claims = (await world.claim(2)).claims
+    await world.settle(*[Settlement(lease=c.lease, outcome=Outcome.COMPLETED) for c in claims])
+    await world.store.requeue(world.queue, ANN, [(await world.claim_one()).lease])
+
+    found = await world.store.figures(world.queue, minutes=3)
+
+    assert (sum(one.arrived for one in found), sum(one.finished for one in found)) == (4, 2)
+    minutes = [one.minute_ms // 60_000 for one in found]
+    assert minutes == list(range(minutes[0], minutes[0] + 3))
+    assert minutes[-1] in (await world.store.ping() // 60_000, await world.store.ping() // 60_000 - 1)
+    assert len(await world.store.figures(world.queue, minutes=2880)) == 2880
+    with pytest.raises(InvalidValue, match="minutes: expected 1 to 2880"):
+        await world.store.figures(world.queue, minutes=2881)
+
+
+@pytest.mark.covers("RT-232")
+async def test_an_hour_of_figures_expires_48_hours_after_its_last_minute(redis: RedisWorld) -> None:
+    await redis.enqueue("a")
+    (hour,) = [key async for key in redis.redis.scan_iter(match=f"{redis.keys.minutes}*")]
+
+    assert 48 * 3600 <= await redis.redis.ttl(hour) <= 49 * 3600
+
+
+@pytest.mark.covers("RT-231")
+async def test_types_beyond_a_thousand_count_as_other(redis: RedisWorld) -> None:
+    types = [f"t{n}" for n in range(1010)]
+    await redis.redis.hset(
+        redis.keys.type_stats, mapping={f"{n}|{letter}": 1 for n in range(1000) for letter in "crfdt"}
+    )
+    await redis.enqueue(*[a_job(name, type=name) for name in types[:5]])
+    claims = (await redis.claim(5)).claims
+    await redis.settle(*[Settlement(lease=c.lease, outcome=Outcome.COMPLETED) for c in claims])
+
+    figures = await redis.redis.hgetall(redis.keys.type_stats)
+
+    assert len(figures) <= 5001
+    assert figures[b"other|c"] == b"5"
+    assert figures[b"7|c"] == b"1"
+
+
+@pytest.mark.covers("RT-230", "RT-231")
+async def test_totals_equal_the_transitions_and_gauges_the_indexes(world: World) -> None:
+    await limit(world, concurrency=4)
+    await keyed(world, *"abcd", key="k")
+    await world.enqueue(*"efghij", a_job("late", due_in_ms=3_600_000))
+    outcomes = [Outcome.COMPLETED, Outcome.RETRY, Outcome.DEAD, Outcome.FAILED, Outcome.SNOOZE]
+    before: dict[str, int] = {}
+    for outcome in outcomes:
+        await world.end(await world.claim_one(), outcome, delay_ms=3_600_000)
+        totals = await world.totals()
+        assert all(totals.get(name, 0) >= number for name, number in before.items()), "a total fell"
+        before = totals
+    await world.store.requeue(world.queue, ANN, [(await world.claim_one()).lease])
+
+    totals = await world.totals()
+    told = [(name, reason) for name, jobs, reason in await world.events() for _ in jobs]
+    assert totals["enqueued"] == 11
+    assert totals["claimed"] == sum(name == "active" for name, _ in told) == 6
+    for state in ("completed", "dead", "failed"):
+        assert totals[state] == sum(name == state for name, _ in told) == 1
+    assert totals["retried"] == sum(reason == "retry" for _, reason in told) == 1
+    assert totals["interrupted:drained"] == sum(reason == "drained" for _, reason in told) == 1
+    counts = (await world.store.stats(world.queue)).counts
+    assert counts == {state: len(await world.ids(state)) for state in counts} | {State.ACTIVE: 0}
+
+
+@pytest.mark.covers("RT-230")
+async def test_totals_outlive_a_restart_of_the_server() -> None:
+    with RedisServer(aof=True) as server:
+        world = RedisWorld(RedisStore(server.url), server.url)
+        await world.enqueue("a", "b")
+        await world.end(await world.claim_one(), Outcome.COMPLETED)
+        before = await world.totals()
+        await world.close()
+        server.kill()
+        server.start()
+        world = RedisWorld(RedisStore(server.url), server.url)
+        assert await world.totals() == before
+        await world.close()
 
 
 # --- on Redis alone

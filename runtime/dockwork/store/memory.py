@@ -19,6 +19,7 @@ from dockwork.errors import DockworkError, require
 from dockwork.store import (
     calls,
     event_calls,
+    limit_calls,
     memory_events,
     memory_operator,
     memory_seals,
@@ -45,6 +46,7 @@ from dockwork.store.protocol import (
     Heartbeat,
     JobView,
     Lease,
+    MinuteFigures,
     NewJob,
     Owner,
     OwnerRecord,
@@ -460,6 +462,18 @@ class MemoryStore(ActionMemory):
         with self._turn(queue) as turn:
             views.list_jobs(turn.queue.keys, state, offset, limit)
             return memory_views.list_jobs(turn.queue, state, offset, limit)
+
+    async def figures(self, queue: QueueName, *, minutes: int = 60) -> builtins.list[MinuteFigures]:
+        with self._turn(queue) as turn:
+            limit_calls.figures(turn.queue.keys, minutes)
+            return limit_calls.by_minute(turn.queue.minutes, turn.ms, minutes)
+
+    async def set_closed(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
+        with self._turn(queue) as turn:
+            was = turn.queue.closed_by_hand
+            if was is expected:
+                turn.queue.closed_by_hand = wanted
+            return was is expected
 
     async def stats(self, queue: QueueName) -> QueueStats:
         with self._turn(queue) as turn:

@@ -15,6 +15,7 @@ from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.errors import InvalidValue
 from dockwork.store.calls import SCHEMA
+from dockwork.store.limit_calls import MINUTES
 from dockwork.store.memory_index import Index
 from dockwork.store.memory_limits import Limits, enter_key, free_keys, is_barred, place_of
 from dockwork.store.memory_waits import Inbox, Waiter
@@ -172,6 +173,7 @@ class MemoryQueue:
         #: Minute -> a arrivals, f finished runs, r run time in ms.
         self.minutes: dict[int, Counter[str]] = {}
         self.limits = Limits()
+        self.closed_by_hand = False
         self.leased: Counter[str] = Counter()
         #: Unique key's hash -> letter, job id, and the time that one by time ends.
         self.locks: dict[str, tuple[str, str, int | None]] = {}
@@ -228,7 +230,7 @@ class MemoryQueue:
 
     @property
     def closed(self) -> bool:
-        return "closed" in self.options or self.obliterating is not None
+        return "closed" in self.options or self.closed_by_hand or self.obliterating is not None
 
     @property
     def revision(self) -> int:
@@ -386,8 +388,12 @@ class Turn:
 
     def tally_minute(self, kind: str, number: int = 1) -> None:
         """Add to a figure of this minute; figures live for 48 hours."""
-        minutes = self.queue.minutes
-        minutes.setdefault(self.ms // 60_000, Counter())[kind] += number
+        minutes, now = self.queue.minutes, self.ms // 60_000
+        if now not in minutes:
+            minutes[now] = Counter()
+            for old in [minute for minute in minutes if minute <= now - MINUTES]:
+                del minutes[old]
+        minutes[now][kind] += number
 
     def add_event(self, name: str, ids: Sequence[str], reason: str = "", **data: str) -> None:
         queue = self.queue

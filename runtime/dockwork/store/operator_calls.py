@@ -60,7 +60,7 @@ def configure(
     args: list[Arg] = [*who, config.generation, how.value]
     if owner is None:
         # A Queue resource has no such fields: what it does not say is the code's.
-        args += ("rate", "" if config.rate is None else "{}/{}".format(*config.rate))
+        args += ("rate", "" if config.rate is None else f"{config.rate.count}/{config.rate.per_ms}")
         for name in LIMITS:
             args += (name, _text(getattr(config, name)))
     if how is not Writing.LIMITS:

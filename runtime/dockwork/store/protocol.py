@@ -627,10 +627,25 @@ class Migrated:
     behind: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MinuteFigures:
+    """What a queue did in one minute, which begins at `minute_ms`.
+
+    arrived     jobs that became claimable: new, promoted, put back, let in by their concurrency key
+    finished    runs that ended, and `run_ms`, their run time together
+    """
+
+    minute_ms: int
+    arrived: int = 0
+    finished: int = 0
+    run_ms: int = 0
+
+
 # --- the operator ------------------------------------------------------------------------------------------
 
 
-class RateLimit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RateLimit:
     """At most `count` starts in any window of `per_ms`."""
 
     count: int
@@ -1025,6 +1040,14 @@ class Store(Protocol):
         self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
     ) -> builtins.list[JobView]: ...
     async def stats(self, queue: QueueName) -> QueueStats: ...
+    async def figures(self, queue: QueueName, *, minutes: int = 60) -> builtins.list[MinuteFigures]:
+        """The figures of the last `minutes`, at most 48 hours; the running minute comes last."""
+        ...
+
+    async def set_closed(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
+        """Close the intake by hand, or open it, if it is as expected: whether it was."""
+        ...
+
     async def cancel(self, queue: QueueName, job_id: str, *, force: bool = False) -> str:
         """``cancelled``, ``flagged``, ``too_late`` or ``missing``; by force a running job is ``cancelled`` at once."""
         ...

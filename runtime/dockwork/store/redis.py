@@ -12,7 +12,7 @@ from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, require
 from dockwork.settings import RedisSettings
-from dockwork.store import calls, event_calls, operator_calls, sealing_calls, views
+from dockwork.store import calls, event_calls, limit_calls, operator_calls, sealing_calls, views
 from dockwork.store.action_redis import ActionStore
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
@@ -28,6 +28,7 @@ from dockwork.store.protocol import (
     Heartbeat,
     JobView,
     Lease,
+    MinuteFigures,
     NewJob,
     Owner,
     OwnerRecord,
@@ -405,6 +406,12 @@ class RedisStore(ActionStore):
         self, queue: QueueName, state: State, *, offset: int = 0, limit: int = 50
     ) -> builtins.list[JobView]:
         return await self._run(views.list_jobs(self.keys(queue), state, offset, limit))
+
+    async def figures(self, queue: QueueName, *, minutes: int = 60) -> builtins.list[MinuteFigures]:
+        return await self._run(limit_calls.figures(self.keys(queue), minutes))
+
+    async def set_closed(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
+        return await self._run(limit_calls.set_closed(self.keys(queue), expected=expected, wanted=wanted))
 
     async def stats(self, queue: QueueName) -> QueueStats:
         return await self._run(views.stats(self.keys(queue)))

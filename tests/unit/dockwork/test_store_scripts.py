@@ -12,7 +12,16 @@ import pytest
 
 from dockwork.core.keys import QueueKeys, QueueName
 from dockwork.core.states import State
-from dockwork.store import action_calls, calls, cron_calls, event_calls, operator_calls, sealing_calls, views
+from dockwork.store import (
+    action_calls,
+    calls,
+    cron_calls,
+    event_calls,
+    limit_calls,
+    operator_calls,
+    sealing_calls,
+    views,
+)
 from dockwork.store.action_calls import Weight
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.protocol import (
@@ -76,6 +85,8 @@ EXAMPLES: list[Call[Any]] = [
     views.get(KEYS, "a"),
     views.list_jobs(KEYS, State.READY, 0, 5),
     views.stats(KEYS),
+    limit_calls.set_closed(KEYS, expected=False, wanted=True),
+    limit_calls.figures(KEYS, 60),
     action_calls.redrive(KEYS, [("a", "d"), ("b", "")]),
     action_calls.edit(KEYS, "a", 0, JobChange(priority=1)),
     action_calls.purge(KEYS, State.DEAD, None, ""),

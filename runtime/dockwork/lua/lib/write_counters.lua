@@ -29,7 +29,8 @@ local function write_counters(K, S)
     for kind, number in pairs(S.minute) do
       local total = redis.call("HINCRBY", hour, whole(minutes % 60) .. kind, whole(number))
       if total == number then
-        redis.call("PEXPIRE", hour, "172800000")
+        -- 48 hours from its last minute on.
+        redis.call("PEXPIRE", hour, "176400000")
       end
     end
   end
