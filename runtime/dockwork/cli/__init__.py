@@ -11,10 +11,21 @@ from dockwork.version import __version__
 
 #: Command -> (module, the first line of its help).
 COMMANDS = {
+    "cancel": ("dockwork.cli.act_on_jobs", "Ask jobs not to run, or to stop."),
     "dev": ("dockwork.cli.dev", "Run an app with a server of its own, reloading on changes."),
     "enqueue": ("dockwork.cli.enqueue", "Store one job."),
     "jobs": ("dockwork.cli.jobs", "Show the jobs of a queue, or one job."),
+    "migrate": ("dockwork.cli.act_on_queues", "Raise the version of a queue's stored data."),
+    "obliterate": ("dockwork.cli.act_on_queues", "Delete a queue with everything in it."),
+    "pause": ("dockwork.cli.act_on_queues", "Let no worker take a job of a queue."),
+    "promote": ("dockwork.cli.act_on_jobs", "Make delayed jobs due now."),
+    "purge": ("dockwork.cli.act_on_queues", "Delete the records of ended jobs."),
     "queues": ("dockwork.cli.queues", "Show the queues of a namespace."),
+    "reap": ("dockwork.cli.act_on_queues", "Take back jobs whose lease is over."),
+    "redrive": ("dockwork.cli.act_on_jobs", "Put ended jobs back, after a look at which."),
+    "repair": ("dockwork.cli.act_on_queues", "Put right what is wrong in a queue's data."),
+    "resume": ("dockwork.cli.act_on_queues", "Let workers take jobs of a queue again."),
+    "retry": ("dockwork.cli.act_on_jobs", "Let jobs run again now."),
     "worker": ("dockwork.cli.worker", "Run an app's jobs until told to stop."),
 }
 

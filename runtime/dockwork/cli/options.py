@@ -25,6 +25,7 @@ output_option = click.option(
 namespace_option = click.option(
     "-n", "--namespace", default=None, help="Instead of DOCKWORK_NAMESPACE.", metavar="NAME"
 )
+yes_option = click.option("--yes", is_flag=True, help="Do it; without this, only say what would be done.")
 
 
 class SpanType(click.ParamType[timedelta]):
