@@ -38,7 +38,7 @@ check: $(READY) ## format, lint, types, import contracts, generated files, requi
 	@$(BIN)/ruff format --check -q . || { echo "run: make fmt"; exit 1; }
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@MYPYPATH=runtime:operator:tests:bench $(BIN)/mypy scripts bench
+	@MYPYPATH=runtime:operator:tests:bench:bench/peers $(BIN)/mypy scripts bench
 	@$(BIN)/lint-imports --no-cache
 	@$(MAKE) -s gen-check
 	@$(BIN)/python scripts/spec.py --check
