@@ -78,6 +78,9 @@ class ActionStore(CronStore):
         return replace(at, done=said == "ok", missing=said == "missing", conflicted=said == "conflicted")
 
     @abstractmethod
+    async def expire(self, queue: QueueName) -> int: ...
+
+    @abstractmethod
     def forget_queue(self, queue: QueueName) -> None:
         """The queue is gone: who uses it again announces it again."""
 
@@ -102,6 +105,8 @@ class ActionStore(CronStore):
             for chunk in _chunks(hashes):
                 locks += await self._run(action_calls.repair_locks(keys, chunk))
         counters = await self._recount(queue)
+        if counters and {"keys", "held"} & set(counters):
+            await self.expire(queue)  # which lets in what waits aside and may not have to
         return replace(found, locks=locks, counters=counters or (), busy=counters is None)
 
     async def _recount(self, queue: QueueName) -> tuple[str, ...] | None:
