@@ -72,6 +72,35 @@ async def test_the_jobs_guide_runs_from_top_to_bottom(
     assert app.registry.queue_configs["mail"].max_depth == 100_000
 
 
+@pytest.mark.parametrize("guide", ["events.md", "middleware.md"])
+async def test_a_guide_with_a_worker_runs_from_top_to_bottom(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, guide: str
+) -> None:
+    server.flush()
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    (line, first), *rest = blocks(guide, "python")
+    await run_block(first, line, guide, module)
+    app: App = module.app
+    worker = app.worker(queues={"mail": 4}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+
+    try:
+        for line, text in rest:
+            if "app.sync." not in text:
+                await run_block(text, line, guide, module)
+            else:  # a blocking call would keep the worker's loop from its work
+                await asyncio.to_thread(exec, compile(text, guide, "exec"), module.__dict__)
+    finally:
+        await worker.shutdown()
+        await running
+        app.sync.close()
+        await app.close()
+
+    assert len(rest) >= 4
+
+
 async def test_the_configuration_guides_snippets_run() -> None:
     module = types.ModuleType("guide")
     for line, text in blocks("configuration.md", "python"):
