@@ -46,7 +46,6 @@ from dockwork.registry import JobType, registries
 from dockwork.store.protocol import Claim, Lease, Store, Verdict
 from dockwork.worker.context import RunContext
 from dockwork.worker.frames import Frame, encode_frame, read_frames
-from dockwork.worker.guards import Guard
 from dockwork.worker.heartbeat import resident_bytes
 from dockwork.worker.logs import configure, get_logger
 from dockwork.worker.reconnect import Link
@@ -305,6 +304,8 @@ class Child:
             if job_type.sealing is None:
                 opened = job_type.open(run.claim.envelope)
             else:
+                from dockwork.worker.guards import Guard
+
                 run.guard = Guard(job_type, run.claim)
                 opened = run.guard.opened
             run.headers = opened.headers

@@ -34,12 +34,11 @@ from dockwork.errors import (
 )
 from dockwork.registry import JobType, Registry
 from dockwork.store.calls import RESULT_BYTES
-from dockwork.store.protocol import ErrorReport, Failure, Lease, Outcome, Settlement
+from dockwork.store.protocol import Claim, ErrorReport, Failure, Lease, Outcome, Resealed, Settlement
 from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, ChildNotStarted, Children, LastWords, snoozed
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
 from dockwork.worker.error_reports import ErrorReports
-from dockwork.worker.guards import Guard, unreadable
 from dockwork.worker.lane import Lane
 from dockwork.worker.logs import get_logger, jobs_are_shown
 from dockwork.worker.outcomes import Facts, decide_outcome, told_error
@@ -130,8 +129,7 @@ class Executor:
             return
         try:
             if prepared.seals:
-                run.guard = Guard(prepared.job_type, claim)
-                opened = run.guard.opened
+                opened = _guarded(run, prepared.job_type)
             else:
                 opened = prepared.open(claim[2])
                 if opened.schema != prepared.schema_hash and any(map(is_sealed, opened.arguments.values())):
@@ -479,7 +477,7 @@ class Executor:
             started_ms=run.started_ms,
             reason=reason,
             failure=self._failure(run, error),
-            resealed=unreadable(job_type, claim, error) if job_type.sealing is not None else None,
+            resealed=None if job_type.sealing is None else _kept_of(job_type, claim, error),
         )
 
     def _report(self, run: Run, settlement: Settlement) -> None:
@@ -531,6 +529,19 @@ class Executor:
             )
             self._prepared[name] = prepared
         return prepared
+
+
+def _guarded(run: Run, job_type: AnyJobType) -> Opened:
+    from dockwork.worker.guards import Guard  # here: who seals nothing pays for nothing
+
+    run.guard = guard = Guard(job_type, run.claim)
+    return guard.opened
+
+
+def _kept_of(job_type: AnyJobType, claim: Claim, error: DockworkError) -> Resealed | None:
+    from dockwork.worker.guards import unreadable
+
+    return unreadable(job_type, claim, error)
 
 
 def _of_another_schema(opened: Opened) -> InvalidArgs:
