@@ -299,14 +299,41 @@ _new = tuple.__new__
 
 def _claimed(reply: list[Any]) -> Claimed:
     next_at = reply[2]
+    claims: list[Claim] = []
+    rows = iter(reply[7:])
+    for row in rows:
+        if isinstance(row, list):
+            claims.append(_claim(row))
+        else:
+            claims += _plain_claims(row, next(rows))
     return Claimed(
-        claims=tuple([_claim(row) for row in reply[7:]]),
+        claims=tuple(claims),
         next_at_ms=None if next_at is None else int(next_at),
         more=bool(reply[3]),
         refused=reply[4].decode(),
         now_ms=int(reply[1]),
         config_revision=reply[5],
     )
+
+
+def _plain_claims(heads: bytes, envelopes: list[bytes | None]) -> list[Claim]:
+    """Jobs of which there is nothing special to say: an epoch, then id, time and type of each, in lines."""
+    epoch, *lines = heads.decode().split("\n")
+    fence, times = int(epoch), {text: int(text) for text in set(lines[1::3])}
+    said = zip(lines[::3], lines[1::3], lines[2::3], envelopes, strict=True)
+    return [
+        _new(
+            Claim,
+            (_new(Lease, (job_id, fence)), kind, envelope or b"", 0, 1, times[created], times[created], *_PLAIN),
+        )
+        for job_id, created, kind, envelope in said
+    ]
+
+
+#: What a plain claim has after its due time.
+_PLAIN = Claim(
+    lease=Lease(job_id="", epoch=0), type="", envelope=b"", attempts=0, deliveries=1, created_ms=0, due_ms=0
+)[7:]
 
 
 def _number(text: bytes | None) -> int | None:

@@ -6,41 +6,44 @@
 -- N when a job that repeats is due next, 0 = L from now  T another envelope  K another checkpoint
 -- Z what seals which part of the job
 local function read_settlements(K, first)
-  local held, verdicts, at = {}, {}, first + 1
-  for i = 1, tonumber(ARGV[first]) do
-    local J = {id = ARGV[at], epoch = ARGV[at + 1], started = ARGV[at + 2]}
-    local outcome = ARGV[at + 3]
+  local call, argv, records, seen = redis.call, ARGV, K.records, {}
+  local held, plain, verdicts, at = {}, {ids = {}, keys = {}, started = {}, kinds = {}, results = {}, bytes = 0}, {}, first + 1
+  local count, bytes, size = 0, nil, nil
+  for i = 1, tonumber(argv[first]) do
+    local id, epoch, started, outcome = argv[at], argv[at + 1], argv[at + 2], argv[at + 3]
+    local key = record_key(records, id)
+    local R = call("HMGET", key, "e", "s", "n", "b", "m")
     at = at + 4
-    if #outcome == 1 then
-      J.outcome = outcome
-    else
-      J.outcome = string.sub(outcome, 1, 1)
-      for n = 2, #outcome do
-        J[string.sub(outcome, n, n)] = ARGV[at]
+    -- The same delivery twice in one call: the second is lost, as it would be in a later call.
+    local fine = R[1] == epoch and (R[2] == "active" or R[2] == "processing") and not seen[id]
+    seen[id] = fine or seen[id]
+    verdicts[i] = fine and "o" or "l"
+    if not R[5] and R[2] == "active" and (outcome == "c" or outcome == "cR") then
+      -- Most are these: `settle_plain` ends them together.
+      local result = outcome == "cR" and argv[at]
+      if result then
         at = at + 1
       end
-    end
-    local key = record_key(K.records, J.id)
-    local R = redis.call("HMGET", key, "e", "s", "n", "b", "w", "m")
-    if R[6] or J.outcome ~= "c" then
-      R = redis.call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o",
-        "u", "rp", "rn", "z")
-    else
-      R = {R[1], R[2], R[3], R[4], false, false, false, false, false, false, R[5], false}
-    end
-    if R[1] == J.epoch and (R[2] == "active" or R[2] == "processing") then
-      -- The same delivery twice in one call: the second is lost, as it would be in a later call.
-      if held[J.id] then
-        verdicts[i] = "l"
-      else
-        J.key, J.record = key, R
-        held[J.id] = true
-        held[#held + 1] = J
-        verdicts[i] = "o"
+      if fine then
+        count = count + 1
+        if R[4] ~= bytes then
+          bytes, size = R[4], tonumber(R[4])
+        end
+        plain.ids[count], plain.keys[count], plain.started[count], plain.kinds[count] = id, key, started, R[3]
+        plain.results[count], plain.bytes = result, plain.bytes + size
       end
     else
-      verdicts[i] = "l"
+      local J = {id = id, key = key, started = started, outcome = string.sub(outcome, 1, 1)}
+      for n = 2, #outcome do
+        J[string.sub(outcome, n, n)] = argv[at]
+        at = at + 1
+      end
+      if fine then
+        J.record = call("HMGET", key, "e", "s", "n", "b", "q", "f", "v", "x", "t", "kp", "w", "o",
+          "u", "rp", "rn", "z")
+        held[#held + 1] = J
+      end
     end
   end
-  return held, table.concat(verdicts)
+  return held, table.concat(verdicts), plain
 end

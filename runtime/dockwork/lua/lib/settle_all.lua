@@ -3,23 +3,30 @@
 --- @include "remove_all"
 --- @include "unlink_all"
 --- @include "settle_run"
+--- @include "settle_plain"
 --- @include "settle_parked"
 --- @include "trim_completed"
 --- @include "add_delayed"
 --- @include "leave_key"
 -- Ends the deliveries that `read_settlements` found held. Takes their leases away first: maxmemory never refuses
 -- that, nor then what follows.
-local function settle_all(K, S, W, held)
-  if #held == 0 then
+local function settle_all(K, S, W, held, plain)
+  local ids, count = plain.ids, #plain.ids
+  if count + #held == 0 then
     return
   end
-  local ids = {}
   for i = 1, #held do
-    ids[i] = held[i].id
+    ids[count + i] = held[i].id
   end
   remove_all(K.lease, ids)
   S.wrote = true
+  for i = #ids, count + 1, -1 do
+    ids[i] = nil
+  end
   local C = {unlink = {}}
+  if count > 0 then
+    settle_plain(K, S, W, C, plain)
+  end
   for i = 1, #held do
     local J = held[i]
     local owner = J.record[11] or W.owner

@@ -21,7 +21,7 @@ local function take(K, S, W)
   if #S.ready > 0 then add_all(K.ready, S.ready) end
   if #S.prio > 0 then add_all(K.prio, S.prio) end
 
-  local T = {rows = {}, left = W.places, bytes = W.most_bytes, more = false, receipt = {}, leases = {}}
+  local T = {rows = {}, count = 0, left = W.places, bytes = W.most_bytes, more = false, receipt = {}, leases = {}}
   local refused = (S.paused and "paused") or (S.held and "held") or ""
   if refused == "" and W.places > 0 and quiesced(K, S, W.pod) then
     refused = "quiesced"
@@ -44,14 +44,14 @@ local function take(K, S, W)
       take_from(K, S, W, T, K.prio, "(0", "+inf")
     end
     if limited then
-      throttled = throttle(K, S, T, limited, #T.rows)
+      throttled = throttle(K, S, T, limited, T.count)
     end
     S.claimable = T.more and 2 or 0
   elseif refused == "quiesced" then
     S.claimable = redis.call("ZCARD", K.ready) + redis.call("ZCARD", K.prio)
   end
 
-  local count = #T.rows
+  local count = T.count
   if count > 0 then
     add_all(K.lease, T.leases)
     tally(S.leased, W.pod, count)
@@ -63,7 +63,7 @@ local function take(K, S, W)
   end
   local next_at = earliest(earliest(earliest(earliest(due, ends), S.next_tick), S.due), throttled)
   local head = {next_at and whole(next_at) or false, T.more and 1 or 0, refused, S.revision}
-  for i = 1, count do
+  for i = 1, #T.rows do
     head[4 + i] = T.rows[i]
   end
   return head, table.concat(T.receipt, " ")

@@ -1,5 +1,7 @@
 --- @include "take_ids"
 --- @include "write_taken"
+--- @include "read_plain"
+--- @include "write_plain"
 -- Leases the first jobs of one index between two scores, until no place is left or the index has no more.
 -- Jobs that are gone, out of time or cancelled are dealt with on the way, at most 1000 in a call.
 local function take_from(K, S, W, T, index, from, to)
@@ -15,11 +17,16 @@ local function take_from(K, S, W, T, index, from, to)
     if extra then
       ids[#ids] = nil
     end
-    local used = take_ids(K, S, W, T, ids)
+    local plain = read_plain(K, S, T, ids)
+    local used = plain and #ids or take_ids(K, S, W, T, ids)
     if used > 0 then
       redis.call("ZREMRANGEBYRANK", index, 0, used - 1)
       S.wrote = true
-      write_taken(K, S, W, T)
+      if plain then
+        write_plain(S, W, T, ids, plain)
+      else
+        write_taken(K, S, W, T)
+      end
     end
     looked = looked + used
     if used < #ids then

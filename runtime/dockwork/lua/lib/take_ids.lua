@@ -38,7 +38,7 @@ local function take_ids(K, S, W, T, ids)
       dropped[#dropped + 1] = {id, R, "suspect"}
     elseif S.keyed and key_full(S, R, key) then
       dropped[#dropped + 1] = {id, R, "key"}
-    elseif bytes > T.bytes and (#T.rows > 0 or #taken > 0) then
+    elseif bytes > T.bytes and (T.count > 0 or #taken > 0) then
       break
     else
       T.bytes = T.bytes - bytes

@@ -43,7 +43,7 @@ local function write_taken(K, S, W, T)
     T.receipt[#T.receipt + 1] = epoch
     note(S, "active", id)
   end
-  T.left = T.left - #T.taken
+  T.left, T.count = T.left - #T.taken, T.count + #T.taken
   if waits > 0 then
     tally(S.stats, "wait_ms", waits)
   end
