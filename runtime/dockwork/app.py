@@ -45,6 +45,7 @@ from dockwork.errors import require
 from dockwork.events import Callback, Gap, Subscriptions, Token, check_names, check_queues
 from dockwork.keyring import Encryption, KeySource, passing_keys
 from dockwork.middleware import EnqueueMiddleware
+from dockwork.queue_options import AppOptions
 from dockwork.registry import (
     CallOptions,
     CustomBackoff,
@@ -60,7 +61,15 @@ from dockwork.registry import (
 from dockwork.reports import ErrorStats
 from dockwork.resealing import ResealReport, key_counts, reseal_queues
 from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
-from dockwork.store.protocol import Admission, ErrorReport, Event, QueueStats, Store
+from dockwork.store.protocol import (
+    Admission,
+    Configured,
+    ErrorReport,
+    Event,
+    MinuteFigures,
+    QueueStats,
+    Store,
+)
 from dockwork.sync import Portal, SyncCalls, SyncJobRef
 
 if TYPE_CHECKING:
@@ -106,6 +115,22 @@ class Queue:
         """Counts per state, totals and flags."""
         return await self.app.stats(self.name)
 
+    async def figures(self, minutes: int = 60) -> list[MinuteFigures]:
+        """What it did in each of the last `minutes`, the running one last; 48 hours at most."""
+        return await self.app.figures(self.name, minutes)
+
+    async def configure(self, *, force: bool = False) -> Configured:
+        """Write what the code says of it now, for all workers; see `App.configure`."""
+        return await self.app.configure(self.name, force=force)
+
+    async def close_intake(self) -> bool:
+        """Refuse new jobs. False: it was closed by hand already."""
+        return await self.app.close_intake(self.name)
+
+    async def open_intake(self) -> bool:
+        """Take new jobs again. False: no hand had closed it."""
+        return await self.app.open_intake(self.name)
+
     def jobs(self, *, state: State | str, limit: int | None = None) -> AsyncIterator[Job]:
         """The jobs in one state."""
         return self.app.jobs(self.name, state=state, limit=limit)
@@ -115,7 +140,7 @@ class Queue:
         return self.app.ref(self.name, job_id)
 
 
-class App(AppActions):
+class App(AppActions, AppOptions):
     """Job types under one name, and the calls on their queues.
 
     name         says in logs whose worker this is
@@ -449,6 +474,10 @@ class App(AppActions):
     def off(self, token: Token) -> None:
         """Tell a subscriber nothing more: from any thread, from the callback too."""
         self._subscriptions.remove(token)
+
+    def tell_nobody(self) -> None:
+        """Forget who subscribed before a loop used the app: in a child of a worker, which tells them itself."""
+        self._subscriptions.early.clear()
 
     def _subscribe(self, fn: Callback, names: frozenset[str] | None, queues: Iterable[str] | None) -> Token:
         chosen = check_queues(queues)

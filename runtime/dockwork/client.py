@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Generic, Literal, TypeVar, overload
@@ -38,6 +38,7 @@ from dockwork.errors import (
 )
 from dockwork.events import Gap, Hub, Token, check_names, read_events
 from dockwork.middleware import EnqueueMiddleware, around_many, around_one
+from dockwork.queue_options import ClientOptions
 from dockwork.registry import Item, JobType
 from dockwork.reports import ErrorStats, sum_errors
 from dockwork.store.event_calls import check_since
@@ -122,12 +123,14 @@ class JobRef(Generic[R]):
     """A job by its id: cheap, made without asking anybody, and of use on any event loop.
 
     admission   what its enqueue was answered; None for a reference made from a name
+    replicated  whether as many replicas as the call asked for had the job in time; None if it asked for none
     client      finds the client of the running loop
     """
 
     id: str
     queue: str
     admission: Admitted | None = None
+    replicated: bool | None = None
     client: Callable[[], Client] = field(repr=False, compare=False, kw_only=True)
     job_type: JobType[Any, R] | None = field(default=None, repr=False, compare=False, kw_only=True)
 
@@ -226,7 +229,7 @@ class _Batch:
     waiting: list[asyncio.Future[Admission]] = field(default_factory=list)
 
 
-class Client(ClientActions):
+class Client(ClientActions, ClientOptions):
     """The producer's calls on one store, for one event loop.
 
     Calls that one turn of the loop makes for a queue travel together: a web server that enqueues for a hundred
@@ -268,11 +271,13 @@ class Client(ClientActions):
         self._middlewares = middlewares
         self._queues = queues
         self._hub: Hub | None = None
+        self._told = False  # its readers have used the store
 
     @property
     def hub(self) -> Hub:
         """The subscribers of this loop."""
         if self._hub is None:
+            self._told = True
             self._hub = Hub(lambda: self.store, self.name, self._queues)
         return self._hub
 
@@ -298,9 +303,9 @@ class Client(ClientActions):
         await self.stop_telling()
         while self._batches or self._sending:
             await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
-        if self._opening is not None and self._owns_store:
+        if (self._opening is not None or self._told) and self._owns_store:
             await self.store.close()
-        self._opening = None
+        self._opening, self._told = None, False
 
     async def enqueue(self, item: Item[R]) -> JobRef[R]:
         """Store one job. Raises QueueFull, QueueClosed, TooLarge, InvalidValue: then nothing was stored;
@@ -311,7 +316,8 @@ class Client(ClientActions):
             admission = await self._admit(item)
         raise_refusal(admission, item.queue)
         await self._look_once(self.name(item.queue))
-        return self.ref(item.queue, admission.id, admission=admission.outcome, job_type=item.job_type)
+        ref = self.ref(item.queue, admission.id, admission=admission.outcome, job_type=item.job_type)
+        return ref if admission.replicated is None else replace(ref, replicated=admission.replicated)
 
     async def _admit(self, item: Item[Any]) -> Admission:
         job = item.new_job(new_id)

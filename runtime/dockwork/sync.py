@@ -18,6 +18,7 @@ from dockwork.client import Client, Counts, Job, JobRef
 from dockwork.core.durations import Span
 from dockwork.core.states import State
 from dockwork.events import Callback, Gap, Token, check_names, check_queues
+from dockwork.queue_options import SyncOptions
 from dockwork.registry import CallOptions, Item, ItemOptions, Registry, item_by_name
 from dockwork.reports import ErrorStats
 from dockwork.resealing import ResealReport, key_counts, reseal_queues
@@ -104,6 +105,11 @@ class SyncJobRef(Generic[R]):
     def admission(self) -> Admitted | None:
         return self.ref.admission
 
+    @property
+    def replicated(self) -> bool | None:
+        """See `JobRef.replicated`."""
+        return self.ref.replicated
+
     def state(self) -> State | None:
         return self.portal.run(self.ref.state)
 
@@ -146,7 +152,7 @@ class SyncJobRef(Generic[R]):
         return self.portal.run(lambda: self.ref.result(timeout))
 
 
-class SyncCalls(SyncActions):
+class SyncCalls(SyncActions, SyncOptions):
     """The blocking twin of an app's calls."""
 
     def __init__(

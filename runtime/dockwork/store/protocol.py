@@ -54,6 +54,7 @@ class NewJob:
     due_in_ms        delay from Redis TIME, >= 0; `due_at_ms` (absolute) wins when given; a past time means ready
     expires_in_ms    counts from the due time
     max_attempts     attempts in all, >= 1; None = the queue's
+    replicas         of the server, that shall have the job before the answer comes, a second at most
     concurrency_key  so many of a queue's jobs with the same one run at once: `per_key`, else the queue's, else 1
     sealed           ids of the keys that seal values of it, between commas; "" = nothing is sealed
     keys             unique and idempotency keys, if it has any
@@ -73,6 +74,7 @@ class NewJob:
     keep: str | None = None
     concurrency_key: str | None = None
     per_key: int | None = None
+    replicas: int = 0
     scheduled_for_ms: int | None = None
     sealed: str = ""
     keys: JobKeys | None = None
@@ -91,10 +93,12 @@ class Admission:
 
     id         the job's own; of a duplicate, that of the job that is there
     reason     why it was rejected: ``depth``, ``bytes``, ``payload``, ``timeout``, ``closed``, ``unique``,
-               ``key_reuse``, ``routing`` (its keys name different partitions); of a duplicate, ``replaced`` or ``debounced`` if it took the new arguments
+               ``key_reuse``, ``routing`` (its keys name different partitions); of a duplicate, ``replaced`` or
+               ``debounced`` if it took the new arguments
     current    the figure that met `limit`, for a rejection by one
     state      the state it was stored in, or the known job's; None: that one is gone, and its key remembered
     holder     the job that has the key, for a rejection by one
+    replicated whether as many replicas as were asked for had it within a second; None = none were asked for
     """
 
     id: str
@@ -104,6 +108,7 @@ class Admission:
     limit: int = 0
     state: State | None = None
     holder: str = ""
+    replicated: bool | None = None
 
 
 # --- workers -----------------------------------------------------------------------------------------------
@@ -698,6 +703,26 @@ class OwnerRecord:
     namespace: str
     name: str
     uid: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configured:
+    """Whether options were written.
+
+    owner      the Queue object whose options stand instead, None = they were written
+    """
+
+    owner: OwnerRecord | None = None
+
+    @property
+    def outcome(self) -> str:
+        """``written`` or ``conflicted``."""
+        return "written" if self.owner is None else "conflicted"
+
+    def __str__(self) -> str:
+        if self.owner is None:
+            return self.outcome
+        return f"{self.outcome}: Queue {self.owner.namespace}/{self.owner.name} has the say"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
