@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from dockwork.core.jobs import JobInfo as JobInfo
     from dockwork.core.jobs import Keep as Keep
     from dockwork.core.jobs import StopReason as StopReason
-    from dockwork.core.repeat import Repeat as Repeat
     from dockwork.core.limits import Rate as Rate
+    from dockwork.core.repeat import Repeat as Repeat
     from dockwork.core.retry import Backoff as Backoff
     from dockwork.core.sealed import Encrypted as Encrypted
     from dockwork.core.sealed import Sealed as Sealed

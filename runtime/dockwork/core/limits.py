@@ -83,7 +83,9 @@ class ConcurrencyKey:
             if name not in parameters:
                 expected = f"a parameter of {self.job_type} ({', '.join(parameters) or 'it has none'})"
                 raise InvalidValue("concurrency_key", expected=expected, got=name)
-            require(name not in sealed, "concurrency_key", expected="a parameter that is not sealed", got=name)
+            require(
+                name not in sealed, "concurrency_key", expected="a parameter that is not sealed", got=name
+            )
 
     def text(self, args: bytes, defaults: Mapping[str, Any]) -> str:
         """The key of a job with the stored arguments `args`; `defaults` are those of the parameters."""

@@ -34,10 +34,21 @@ from dockwork.errors import (
 from dockwork.registry import Registry
 from dockwork.settings import Settings
 from dockwork.store.partition_shares import share_config, share_events
-from dockwork.store.protocol import EventOptions, Heartbeat, Owner, Put, QueueConfig, Renewal, RevokeCause, Store, Verdict
+from dockwork.store.protocol import (
+    EventOptions,
+    Heartbeat,
+    Owner,
+    Put,
+    QueueConfig,
+    Renewal,
+    RevokeCause,
+    Store,
+    Verdict,
+    Writing,
+)
 from dockwork.version import __version__
 from dockwork.worker import health, metrics
-from dockwork.worker.children import END_WITHIN_S, Children, ChildNotStarted, Limits, plan_children
+from dockwork.worker.children import END_WITHIN_S, ChildNotStarted, Children, Limits, plan_children
 from dockwork.worker.drain import CANCELLED_WITHIN_S, LAST_ANSWER_S, Drain
 from dockwork.worker.executor import Executor, Middleware
 from dockwork.worker.heartbeat import Identity, compose_beat
@@ -62,6 +73,9 @@ LEASE_S = 15.0
 #: How long the end may be late, after everything was put back, before the supervisor makes it: the app's lifespan
 #: has that long to close.
 RESCUE_AFTER_S = 2.0
+
+#: How long the app's `on_error` may take for the last failures.
+REPORTS_WITHIN_S = 1.0
 
 #: How often a drain looks whether there is still something to wait for.
 LOOK_AGAIN_S = 1.0
@@ -383,18 +397,20 @@ class Worker:
     async def _configure(self, name: QueueName, count: int) -> QueueConfig:
         """The queue's options: an operator's stand; without one those of the code are written."""
         found = await self._insist(lambda: self.store.config(name))
-        said = self.registry.queue_configs.get(name.queue)
+        said = self.registry.config_of(name.queue)
         if name.partition is not None:
             said = share_config(said or QueueConfig(), name.partition, count)
         if said is None:
             return found
+        how = Writing.PLAINLY
         if found.generation:
-            log.warning(
-                "code_options_ignored", message="the Queue resource's options stand", queue=name.queue
-            )
-            return found
+            how = Writing.LIMITS  # which no Queue resource has
+            if replace(said, rate=None, concurrency=None, per_key=None) != QueueConfig():
+                log.warning(
+                    "code_options_ignored", message="the Queue resource's options stand", queue=name.queue
+                )
         wanted = replace(said, held=found.held, closed=found.closed)
-        await self._insist(lambda: self.store.configure(name, wanted, None))
+        await self._insist(lambda: self.store.configure(name, wanted, None, how=how))
         return await self._insist(lambda: self.store.config(name))
 
     async def _say_events(self, name: QueueName, count: int) -> None:
@@ -510,6 +526,8 @@ class Worker:
             await asyncio.to_thread(renewer.stop)
         for lane in self.lanes:
             await lane.close()
+            if isinstance(lane.runner, Executor):
+                await lane.runner.reports.last(REPORTS_WITHIN_S)
             lane.runner.close()
             await self._last_beat(lane)
         for owned in self._owned:
