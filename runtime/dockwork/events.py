@@ -20,7 +20,7 @@ from dockwork import clock
 from dockwork.core.keys import QueueName
 from dockwork.core.partitions import entry_order
 from dockwork.core.states import ONLY_EVENTS, State
-from dockwork.errors import AccessDenied, OutcomeUnknown, StoreUnavailable, require
+from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable, require, text_of
 from dockwork.store.protocol import Event, EventMode, Store
 
 log = logging.getLogger("dockwork.events")
@@ -78,7 +78,8 @@ class Feed:
     """Reads the events of one queue, for ever, in batches.
 
     since       the id to go on from, ``0`` for all that are kept, ``$`` for what comes from now on
-    patient     a queue whose events are off is waited for, and a refused login tried again; else both raise
+    patient     whatever goes wrong is told and tried again, and a queue whose events are off is waited for; else
+                only lost connections are
     """
 
     def __init__(self, store: Store, name: QueueName, since: str = "$", *, patient: bool = False) -> None:
@@ -89,7 +90,7 @@ class Feed:
         self._patient = patient
 
     async def batches(self) -> AsyncGenerator[list[Event | Gap], None]:
-        """What came, never empty. Raises InvalidValue, AccessDenied unless patient."""
+        """What came, never empty. Raises InvalidValue, AccessDenied and the like unless patient."""
         failures = 0
         while True:
             try:
@@ -97,11 +98,15 @@ class Feed:
                     async for batch in batches:
                         failures = 0
                         yield batch
-            except (StoreUnavailable, OutcomeUnknown, AccessDenied) as error:
-                if isinstance(error, AccessDenied) and not self._patient:
+            except Exception as error:
+                # A subscriber's reader must not end unseen, whatever it was; another reader tells who reads.
+                is_away = isinstance(error, StoreUnavailable | OutcomeUnknown)
+                if not (self._patient or is_away):
                     raise
                 if failures == 0:
-                    log.warning("events of queue %s cannot be read now: %s", self._name.queue, error)
+                    text = "events of queue %s cannot be read now: %s"
+                    defect = None if isinstance(error, DockworkError) else error
+                    log.warning(text, self._name.queue, text_of(error), exc_info=defect)
                 self.began.set()
                 failures += 1
                 ceiling = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(failures, 16))

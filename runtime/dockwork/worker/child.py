@@ -81,6 +81,9 @@ class ChildApp(Protocol):
     @property
     def middlewares(self) -> Sequence[Callable[..., Awaitable[Any]]]: ...
     def worker_lifespan(self) -> AbstractAsyncContextManager[None]: ...
+    def tell_nobody(self) -> None:
+        """Subscribers are the worker's to tell, not each child's."""
+        ...
 
 
 class WorkerStore:
@@ -270,6 +273,7 @@ class Child:
         try:
             async with AsyncExitStack() as stack:
                 try:
+                    app.tell_nobody()
                     await stack.enter_async_context(app.worker_lifespan())
                 except Exception as error:
                     self._code = NOT_STARTED

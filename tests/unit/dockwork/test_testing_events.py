@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from dockwork import App, ErrorReport, Event, Gap, Item, JobRef, State
+from dockwork.core.keys import QueueName
 from dockwork.events import LONGEST_BUFFER, Token
 from dockwork.registry import JobCall, SyncJobCall
+from dockwork.store.memory import MemoryStore
 from dockwork.sync import SyncCalls, SyncJobRef
 
 
@@ -143,10 +145,39 @@ async def test_a_subscriber_that_is_too_slow_is_told_what_it_missed() -> None:
     assert told[-2:] == [Gap(queue="mail", from_=f"{LONGEST_BUFFER}-0", to=f"{last}-0"), an_event(last)]
 
 
+class Stumbling(MemoryStore):
+    """A store that fails in a way nobody thought of, now and then."""
+
+    stumbles = 2
+
+    async def events(self, queue: QueueName, since: str, *, block_s: float) -> list[Event]:
+        if self.stumbles:
+            self.stumbles -= 1
+            raise ZeroDivisionError("a defect")
+        return await super().events(queue, since, block_s=block_s)
+
+
+@pytest.mark.covers("RT-018")
+async def test_a_reader_of_subscribers_outlives_what_nobody_thought_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told: asyncio.Queue[Event | Gap] = asyncio.Queue()
+    store = Stumbling(ticking=True)
+    async with App("shop", store=store) as app:
+        app.on("ready", told.put_nowait, queues=["mail"])
+        job = await app.enqueue("send", {"to": "ann"}, queue="mail")
+        assert (await asyncio.wait_for(told.get(), 10)).ids == (job.id,)
+
+        store.stumbles = 1
+        with pytest.raises(ZeroDivisionError):
+            await anext(app.events("mail", since="0"))
+    assert "events of queue mail cannot be read now: a defect" in caplog.text
+
+
 #: Of an app, what is not a call on its queues, and what the twin has under another name.
 NO_TWIN = {
     "submit_sync", "run_sync", "testing", "worker", "job", "queue", "backoff", "middleware", "enqueue_middleware",
-    "on_error", "lifespan", "worker_lifespan", "item", "make_store", "cron",
+    "on_error", "lifespan", "worker_lifespan", "tell_nobody", "item", "make_store", "cron",
 }  # fmt: skip
 
 
@@ -159,7 +190,8 @@ def public(cls: type) -> dict[str, Any]:
 
 
 def parameters(fn: Any) -> list[tuple[str, Any, Any]]:
-    return [(p.name, p.kind, p.default) for p in inspect.signature(fn).parameters.values()]
+    found = inspect.signature(fn).parameters.values()
+    return [(p.name, p.kind, "a function" if inspect.isfunction(p.default) else p.default) for p in found]
 
 
 @pytest.mark.covers("RT-004", "RT-024")
