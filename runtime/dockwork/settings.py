@@ -156,6 +156,8 @@ class Settings:
     """From the first signal to the put-back of what still runs, 1 s to 7 days."""
     drain_requeue: Literal["front", "back"] = "front"
     """Where a job goes that still runs at the end of a drain."""
+    events_max_bytes: int | None = None
+    """Of a queue's event stream, 0 = no cap; None = as the code says, else 64Mi."""
     trap_signals: bool = True
     """Whether a worker answers SIGTERM, SIGINT and SIGHUP by itself."""
     max_jobs: int | None = None
@@ -378,6 +380,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("lease", "LEASE", parse_span),
     ("drain_timeout", "DRAIN_TIMEOUT", parse_span),
     ("drain_requeue", "DRAIN_REQUEUE", _read_choice("front", "back")),
+    ("events_max_bytes", "EVENTS_MAX_BYTES", parse_size),
     ("trap_signals", "TRAP_SIGNALS", _read_flag),
     ("max_jobs", "MAX_JOBS", _read_int),
     ("max_rss", "MAX_RSS", parse_size),
