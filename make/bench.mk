@@ -49,3 +49,9 @@ BENCH_OPTIONS ?=
 .PHONY: bench
 bench: $(READY) $(BENCH_PEERS) ## Dockwork and its pinned peers, workloads A to G, three repeats (BENCH_OPTIONS="--quick --peers dockwork,taskiq")
 	@$(BENCH_PYTHON) bench/compare.py $(BENCH_OPTIONS)
+
+MILLION_OPTIONS ?=
+
+.PHONY: bench-million
+bench-million: $(READY) ## a million jobs of 1 KiB over three primaries, then over one: TLS, AOF always, every receipt checked
+	@$(BENCH_PYTHON) bench/million.py $(MILLION_OPTIONS)
