@@ -70,7 +70,9 @@ def test_objects_are_built_from_names_without_io_and_without_a_loop(monkeypatch:
 
 
 TYPED = """
-from dockwork import App, Context, JobRef
+from typing import Annotated, Literal
+
+from dockwork import App, Context, Encrypted, JobRef, Sealed
 
 app = App("shop")
 
@@ -82,7 +84,14 @@ async def send(ctx: Context, to: list[str], body: str = "") -> int:
 def add(a: int, b: int) -> str:
     return str(a + b)
 
+@app.job()
+async def pay(
+    card: Encrypted[str], pin: Encrypted[int, Literal["pin"]], by: Annotated[str, Sealed("who")]
+) -> Encrypted[int]:
+    return len(card.upper() + by) + pin
+
 async def use() -> None:
+    paid: int = await (await pay.enqueue("4111", 1, by="ann")).result()
     good: JobRef[int] = await send.enqueue(["a"], body="x")
     number: int = await good.result()
     text: str = add.sync.enqueue(1, b=2).result()
@@ -99,6 +108,7 @@ WRONG = {
     'add.sync.enqueue(1, "2")': "incompatible type",
     'await send.options(prioriti=3).enqueue(["a"])': "Unexpected keyword argument",
     'x: str = await send.run(["a"])': "Incompatible types in assignment",
+    'await pay.enqueue(4111, 1, by="ann")': "incompatible type",
     'await send.enqueue_in("soon", ["a"])': "incompatible type",
 }
 
