@@ -10,8 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dockwork.core.states import ENDED, State
 from dockwork.store.protocol import (
+    JobChange,
+    JobKeys,
     Lease,
+    OnConflict,
     Outcome,
     Owner,
     Put,
@@ -35,6 +39,7 @@ LIMITS = [
     QueueConfig(rate=RateLimit(2, 1000)),
     QueueConfig(rate=RateLimit(3, 60_000), concurrency=2),
 ]
+LOCKS = [("start", OnConflict.REPLACE), ("finish", OnConflict.DEBOUNCE), ("ttl", OnConflict.KEEP)]
 
 steps = st.one_of(
     st.tuples(
@@ -46,7 +51,14 @@ steps = st.one_of(
         st.sampled_from([None, "none", "forever", "1000,1,10"]),
         st.sampled_from([None, None, "k", "l"]),
         st.sampled_from([None, None, 2]),
+        st.sampled_from(
+            [None, None, *[JobKeys(unique="ab", until=u, ttl_ms=900, on_conflict=c) for u, c in LOCKS]]
+        ),
     ),
+    st.tuples(st.just("redrive"), st.sampled_from(JOBS)),
+    st.tuples(st.just("edit"), st.sampled_from(JOBS), st.integers(-2, 2), st.sampled_from([None, 0, 900])),
+    st.tuples(st.just("force_cancel"), st.sampled_from(JOBS)),
+    st.tuples(st.just("purge"), st.sampled_from(sorted(ENDED))),
     st.tuples(st.just("limit"), st.sampled_from(LIMITS)),
     st.tuples(
         st.just("claim"), st.sampled_from(OWNERS), st.integers(0, 4), st.sampled_from([(), ("t",), ("t@h",)])
@@ -96,6 +108,7 @@ class Mixer:
         keep: str | None,
         key: str | None,
         per_key: int | None,
+        keys: JobKeys | None,
     ) -> None:
         await self.world.enqueue(
             a_job(
@@ -107,8 +120,24 @@ class Mixer:
                 max_deliveries=2,
                 concurrency_key=key,
                 per_key=per_key,
+                keys=keys,
+                repeat=3 if job in ("j0", "j1") else None,
             )
         )
+
+    async def redrive(self, job: str) -> None:
+        await self.store.redrive(self.queue, [(job, "")])
+
+    async def edit(self, job: str, priority: int, due: int | None) -> None:
+        view = await self.store.get(self.queue, job)
+        change = JobChange(envelope=b"[1]", priority=priority, due_in_ms=due)
+        await self.store.edit(self.queue, job, 0 if view is None else view.revision, change)
+
+    async def force_cancel(self, job: str) -> None:
+        await self.store.cancel(self.queue, job, force=True)
+
+    async def purge(self, state: State) -> None:
+        await self.store.purge(self.queue, await self.store.count_purge(self.queue, state))
 
     async def limit(self, config: QueueConfig) -> None:
         self.limits = config
@@ -127,6 +156,7 @@ class Mixer:
                 park_type="t@h",
                 failure=a_failure() if failed else None,
                 result=b"12345" if failed else None,
+                next_due_ms=0 if failed else None,
             )
             for back, outcome, failed in ends
         ]

@@ -13,15 +13,19 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from dockwork.core.states import State
+from dockwork.core.states import ENDED, State
+from dockwork.errors import QueueFull, TooLarge
 from dockwork.store.memory import MemoryStore
 from dockwork.store.protocol import (
     Admission,
     Claimed,
     EventMode,
     EventOptions,
+    JobChange,
+    JobKeys,
     Lease,
     NewJob,
+    OnConflict,
     Outcome,
     Owner,
     OwnerRecord,
@@ -47,6 +51,22 @@ OWNERS = [ANN, BOB]
 TYPES = ["t", "t@h", "u"]
 OWNED = [None, *[OwnerRecord(operator=o, namespace="shop", name=n, uid=n) for o in "ab" for n in "xy"]]
 
+keys = st.builds(
+    JobKeys,
+    unique=st.sampled_from(["", "aa", "bb"]),
+    until=st.sampled_from(["start", "finish", "finish", "ttl"]),
+    ttl_ms=st.sampled_from([50_000, 250_000]),
+    on_conflict=st.sampled_from(list(OnConflict)),
+    idempotency=st.sampled_from(["", "cc"]),
+    idempotency_ttl_ms=st.sampled_from(SPANS_MS),
+    digest=st.sampled_from(["dd", "ee"]),
+)
+changes = st.builds(
+    JobChange,
+    envelope=st.sampled_from([None, b"[]", b"x" * 30]),
+    priority=st.sampled_from([1, -2, 0, 3]),
+    due_in_ms=st.sampled_from([None, None, 0, *SPANS_MS]),
+)
 jobs = st.builds(
     lambda name, **more: a_job(name, **more),
     st.sampled_from(JOBS),
@@ -60,6 +80,8 @@ jobs = st.builds(
     envelope=st.sampled_from([b"{}", b"x" * 40]),
     concurrency_key=st.sampled_from([None, None, "k", "l"]),
     per_key=st.sampled_from([None, None, 2]),
+    keys=st.none() | st.none() | keys,
+    repeat=st.sampled_from([None, None, None, 0, 3]),
 )
 configs = st.builds(
     QueueConfig,
@@ -112,6 +134,11 @@ def an_event_mode(mode: EventMode) -> EventOptions:
 
 operations = st.one_of(
     operation("cancel", some_jobs),
+    step("force_cancel", some_jobs),
+    step("redrive", st.lists(some_jobs, max_size=3), st.booleans()),
+    step("edit", some_jobs, st.sampled_from([0, 0, 0, 1]), changes),
+    step("edit", some_jobs, st.sampled_from([0, 0, 0, 1]), changes),
+    step("purge", st.sampled_from(sorted(ENDED)), st.sampled_from([None, 50_000, 250_000])),
     operation("revoke", owners.map(str), st.sampled_from(list(RevokeCause)), st.sampled_from(["", "OOM"])),
     operation("configure", configs, st.sampled_from(OWNED)),
     operation("quiesce", st.dictionaries(pods, st.sampled_from(["t1", "t2"]))),
@@ -162,6 +189,7 @@ def a_settlement(lease: Lease, delay: int, outcome: Outcome, failed: bool, type_
         result=b"12345" if failed else None,
         progress=b"0.5" if failed else None,
         park_type=type_,
+        next_due_ms=0 if type_ == "u" else None,
     )
 
 
@@ -293,7 +321,9 @@ def timeless(view: Any) -> Any:
         name: None if getattr(view, name) is None else round((getattr(view, name) - view.created_ms) / 50_000)
         for name in names
     }
-    return replace(view, created_ms=0, epoch=0, digest="", **since)
+    # The instant of a repeat is a time of day, which on Redis does not move with `advance`.
+    scheduled = None if view.scheduled_for_ms is None else 0
+    return replace(view, created_ms=0, epoch=0, digest="", scheduled_for_ms=scheduled, **since)
 
 
 class BothStores(RuleBasedStateMachine):
@@ -390,6 +420,37 @@ class BothStores(RuleBasedStateMachine):
 
     def operate(self, name: str, *args: Any) -> None:
         self.do(lambda world, lease: getattr(world.store, name)(world.queue, *args))
+
+    def force_cancel(self, job: str) -> None:
+        self.do(lambda world, lease: world.store.cancel(world.queue, job, force=True))
+
+    def redrive(self, names: list[str], reviewed: bool) -> None:
+        async def call(world: World, lease: Any) -> Any:
+            digests = {}
+            for name in names if reviewed else ():
+                view = await world.store.get(world.queue, name, digest=True)
+                digests[name] = "" if view is None else view.digest
+            return await world.store.redrive(world.queue, [(name, digests.get(name, "")) for name in names])
+
+        self.do(call)
+
+    def edit(self, job: str, revision: int, change: JobChange) -> None:
+        async def call(world: World, lease: Any) -> Any:
+            try:
+                return await world.store.edit(world.queue, job, revision, change)
+            except (TooLarge, QueueFull) as refused:
+                return str(refused)
+
+        self.do(call)
+
+    def purge(self, state: State, older_ms: int | None) -> None:
+        async def call(world: World, lease: Any) -> Any:
+            before = None if older_ms is None else await world.store.ping() - older_ms
+            counted = await world.store.count_purge(world.queue, state, before)
+            done = await world.store.purge(world.queue, counted)
+            return counted.count, done.deleted, done.left.count, done.conflicted
+
+        self.do(call)
 
     def pause(self, expected: bool, wanted: bool) -> None:
         self.do(lambda world, lease: world.store.set_paused(world.queue, expected=expected, wanted=wanted))

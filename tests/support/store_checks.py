@@ -64,6 +64,14 @@ async def holds(world: RedisWorld) -> None:
     assert counted == leased
     for name, count in parked.items():
         assert await redis.zcard(keys.parked_type(name)) == count
+    async for lock in redis.scan_iter(match=f"{keys.unique}*", count=1000):
+        # A lock that ends with its job is held by that job, and by one that has not ended.
+        letter, holder = (stored := (await redis.get(lock)).decode())[0], stored[1:]
+        if letter != "t":
+            record = await redis.hmget(keys.record(holder), "s", "u")
+            assert record[0] is not None, holder
+            assert State(record[0].decode()) not in ENDED, holder
+            assert record[1].decode() == letter + lock.decode().removeprefix(keys.unique)
     for job_id in await redis.zrange(keys.expiry, 0, -1):
         record = await redis.hmget(keys.record(job_id.decode()), "s", "x")
         assert record[0] in (b"ready", b"prioritized", b"delayed", b"parked"), job_id

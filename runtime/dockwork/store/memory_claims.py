@@ -337,6 +337,7 @@ def _settle_repeat(turn: Turn, record: Record, settlement: Settlement) -> None:
         result = settlement.result
         record.result = None if result is None or len(result) > RESULT_BYTES else result
     turn.tally("repeated")
+    turn.tally_type(record.type, _LETTERS.get(settlement.outcome, "c"))
     turn.postpone(record, due, "repeat")
 
 
