@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import random
 import secrets
@@ -31,6 +32,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -364,7 +366,8 @@ def fails(said: dict[str, Any]) -> bool:
     return bool(said["lost"] or said["foreign"]) or not all_there
 
 
-def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None]:
+def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None, Path | None]:
+    """The plan, and the folders of --keep and --out."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     options.add_argument("--jobs", type=int, default=100_000)
@@ -384,12 +387,12 @@ def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None]:
         "--keep", type=Path, help="leave logs, receipts and the append-only file in this folder"
     )
     said = vars(options.parse_args(arguments))
-    keep: Path | None = said.pop("keep")
-    return Plan(**said), keep
+    keep, out = said.pop("keep"), said.pop("out")
+    return Plan(**said), keep, out
 
 
 def main() -> int:
-    plan, keep = plan_of()
+    plan, keep, out = plan_of()
     print(f"seed {plan.seed}; {plan}", file=sys.stderr, flush=True)
     folder = Path(tempfile.mkdtemp(prefix="dwc")) if keep is None else keep
     folder.mkdir(parents=True, exist_ok=True)
@@ -406,6 +409,11 @@ def main() -> int:
     for name, code in blows.exits:
         if code:
             print(f"worker {name} ended with {code}", file=sys.stderr)
+    if out is not None:
+        path = out / datetime.now(UTC).strftime("%Y-%m-%d") / "chaos.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write(json.dumps(said) + "\n")
     print("chaos " + " ".join(f"{name}={value}" for name, value in said.items()), flush=True)
     return 1 if fails(said) else 0
 

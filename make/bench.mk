@@ -55,3 +55,7 @@ MILLION_OPTIONS ?=
 .PHONY: bench-million
 bench-million: $(READY) ## a million jobs of 1 KiB over three primaries, then over one: TLS, AOF always, every receipt checked
 	@$(BENCH_PYTHON) bench/million.py $(MILLION_OPTIONS)
+
+.PHONY: bench-report
+bench-report: $(BENCH_CACHE)/charts/.ready ## docs/performance.md and its charts, from bench/results
+	@PYTHONPATH=bench $(BENCH_CACHE)/charts/bin/python bench/report.py

@@ -78,7 +78,7 @@ def test_receipts_of_a_killed_process_are_read_too(tmp_path: Path) -> None:
 def test_a_run_fails_on_a_loss_a_foreign_duplicate_or_a_wrong_count(
     lost: int, foreign: int, completed: int, counted: int, fails: bool
 ) -> None:
-    plan, _ = chaos.plan_of(["--seed", "7"])
+    plan, *_ = chaos.plan_of(["--seed", "7"])
     delivery = Delivery(jobs=9, lost=("a",) * lost, again=foreign, foreign=("b",) * foreign)
     stats = QueueStats(counts={State.COMPLETED: completed}, totals={"completed": counted})
     said = chaos.figures(plan, delivery, stats, chaos.Blows(), 1.0)
