@@ -383,6 +383,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None, 
     options.add_argument(
         "--patience", type=float, default=120, help="seconds without progress: the rest is lost"
     )
+    options.add_argument("--out", type=Path, help="append the figures to <out>/<date>/chaos.jsonl")
     options.add_argument(
         "--keep", type=Path, help="leave logs, receipts and the append-only file in this folder"
     )
