@@ -122,6 +122,8 @@ class Reason(StrEnum):
     REDIS_UNREACHABLE = "RedisUnreachable"
     FALLBACK = "Fallback"
     MAX_REPLICAS = "MaxReplicas"
+    CONCURRENCY = "Concurrency"
+    RATE = "Rate"
     WITHIN_LIMITS = "WithinLimits"
     # Redis
     CONNECTED = "Connected"
@@ -164,6 +166,8 @@ class ScaleReason(StrEnum):
     WARMING_UP = "WarmingUp"
     MIN_REPLICAS = "MinReplicas"
     MAX_REPLICAS = "MaxReplicas"
+    CONCURRENCY = "Concurrency"
+    RATE = "Rate"
     PAUSED = "Paused"
     HELD = "Held"
     FALLBACK = "Fallback"

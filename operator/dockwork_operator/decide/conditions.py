@@ -279,6 +279,10 @@ def _scaling_limited(s: Situation) -> Verdict | None:
         return _as_before(s, Condition.SCALING_LIMITED)
     if s.scaling is ScaleReason.MAX_REPLICAS:
         return _true(Reason.MAX_REPLICAS, f"more pods are needed than scaling.maxReplicas ({s.most}) allows")
+    if s.scaling is ScaleReason.CONCURRENCY:
+        return _true(Reason.CONCURRENCY, "more pods would only wait: the queue's concurrency is used up")
+    if s.scaling is ScaleReason.RATE:
+        return _true(Reason.RATE, "more pods would only wait: the queue's rate lets no more jobs start")
     return _false(Reason.WITHIN_LIMITS)
 
 

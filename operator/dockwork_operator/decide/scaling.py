@@ -73,7 +73,9 @@ class Load:
 
     claimable       ready and prioritized
     due_soon        due within pod start + T, those due already included
-    throttled       claimable but barred by a limit of their key
+    throttled       claimable, but no worker may take them by the time a new pod could be there
+    concurrency     jobs that the queue lets run at once, None = any number
+    starts_per_s    jobs that it lets start per second, None = any number
     oldest_s        age of the oldest due job that waits
     active          leased
     busy            leased, without what terminating pods still run
@@ -90,6 +92,8 @@ class Load:
     claimable: int = 0
     due_soon: int = 0
     throttled: int = 0
+    concurrency: int | None = None
+    starts_per_s: float | None = None
     oldest_s: float = 0.0
     active: int = 0
     busy: int = 0
@@ -228,8 +232,24 @@ def demanded(load: Load, rates: Rates, policy: Policy) -> _Figure:
     # One more pod for the oldest job, but only when the last one asked for has come.
     if waiting and load.oldest_s > policy.max_wait_s and load.ready_pods == load.current:
         figure = figure.changed(max(figure.pods, load.current + 1), Reason.OLDEST_WAIT)
+    figure = _limited(figure, load, rates, policy)
     if waiting + load.active == 0 and (load.paused or rates.arrivals < NO_ARRIVALS):
         figure = _Figure(0, Reason.PAUSED if load.paused else Reason.IDLE)
+    return figure
+
+
+def _limited(figure: _Figure, load: Load, rates: Rates, policy: Policy) -> _Figure:
+    """No more pods than the queue's own limits can keep busy, and never fewer than are."""
+    for most, reason in (
+        (load.concurrency, Reason.CONCURRENCY),
+        (
+            None if load.starts_per_s is None else load.starts_per_s * rates.service_s / policy.utilization,
+            Reason.RATE,
+        ),
+    ):
+        if most is not None:
+            enough = _ceil(max(most, load.busy, 1) / policy.slots)
+            figure = figure.changed(min(figure.pods, enough), reason)
     return figure
 
 

@@ -203,6 +203,9 @@ class SampleSeen:
 
     entered, finished  counters that never fall
     due_soon           delayed jobs, retries and ticks due within the horizon that was asked for
+    throttled          of ready and prioritized, those that no worker may take within the horizon
+    concurrency        jobs that may run at once, None = any number
+    starts_per_s       jobs that may start per second, None = any number
     oldest_ms          age of the oldest due job that waits
     template_known     the template hash that was asked for has registered its job types
     quiesced, leased   by pod UID: request token; leases held
@@ -219,6 +222,8 @@ class SampleSeen:
     due_soon: int = 0
     active: int = 0
     throttled: int = 0
+    concurrency: int | None = None
+    starts_per_s: float | None = None
     parked: int = 0
     dead: int = 0
     bytes: int = 0

@@ -169,6 +169,8 @@ def load_of(sample: SampleSeen, pods: tuple[PodSeen, ...], current: int) -> scal
         claimable=sample.ready + sample.prioritized,
         due_soon=sample.due_soon,
         throttled=sample.throttled,
+        concurrency=sample.concurrency,
+        starts_per_s=sample.starts_per_s,
         oldest_s=sample.oldest_ms / 1000,
         active=sample.active,
         busy=max(sample.active - leaving, 0),

@@ -199,6 +199,21 @@ def test_throttled_jobs_do_not_scale_up() -> None:
     assert want(a_load(claimable=900, throttled=900)).to == 0
 
 
+@pytest.mark.covers("RT-156", "OP-140")
+def test_no_more_pods_than_the_queues_limits_keep_busy() -> None:
+    slots = a_policy().slots
+    free = want(a_load(claimable=9000))
+    few = want(a_load(claimable=9000, concurrency=2 * slots))
+    slow = want(a_load(claimable=9000, starts_per_s=1.0))
+    busy = want(a_load(claimable=9000, concurrency=1, active=3 * slots, busy=3 * slots, current=3))
+
+    assert free.to > 2
+    assert (few.to, few.reason) == (2, ScaleReason.CONCURRENCY)
+    assert (slow.to, slow.reason) == (1, ScaleReason.RATE)
+    assert busy.to == 3, "what runs keeps its pods"
+    assert want(a_load(concurrency=5)).to == 0
+
+
 @pytest.mark.covers("OP-147")
 def test_parked_jobs_count_as_one_only_for_a_template_that_never_registered() -> None:
     assert want(a_load(unregistered=1)).to == 1
@@ -266,6 +281,8 @@ def loads(draw: st.DrawFn) -> Load:
         claimable=draw(counts),
         due_soon=draw(counts),
         throttled=draw(counts),
+        concurrency=draw(st.none() | st.integers(min_value=1, max_value=5000)),
+        starts_per_s=draw(st.none() | st.floats(min_value=0.001, max_value=500)),
         oldest_s=draw(st.floats(min_value=0, max_value=1000)),
         active=active,
         busy=draw(st.integers(min_value=0, max_value=active)),
