@@ -95,6 +95,7 @@ class ItemOptions(TypedDict, total=False):
     repeat: Repeat
     concurrency_key: str
     per_key: int
+    replicas: int
 
 
 class Options(ItemOptions, total=False):
@@ -118,6 +119,8 @@ class CallOptions:
                 or as long as said (1 min to 7 d), also when that job is gone; other arguments raise KeyReuse
     repeat      the job runs again after each run; not together with `expires`
     concurrency_key, per_key    of the jobs of a queue with the same key so many run at once
+    replicas    of Redis, 1 to 100, that shall have the job before the call returns; it waits a second at most, and
+                `JobRef.replicated` says whether they had
     """
 
     queue: str | None = None
@@ -136,6 +139,7 @@ class CallOptions:
     repeat: Repeat | None = None
     concurrency_key: str | None = None
     per_key: int | None = None
+    replicas: int | None = None
 
     def and_(self, **more: Unpack[Options]) -> CallOptions:
         """The same with `more`, checked. Raises InvalidValue naming the option."""
@@ -233,6 +237,7 @@ class Item(Generic[R]):
             sealed=self.sealed,
             concurrency_key=_first(said.concurrency_key, self.concurrency_key),
             per_key=_first(said.per_key, declared and declared.per_key),
+            replicas=said.replicas or 0,
         )
         return job if self.repeat is None and not self.digest else self._one_of_a_kind(job)
 
@@ -877,6 +882,7 @@ _OPTION_CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "repeat": _check_repeat,
     "concurrency_key": check_key_text,
     "per_key": check_per_key,
+    "replicas": lambda value: check_number("replicas", value, 100),
 }
 
 

@@ -110,6 +110,11 @@ class SyncJobRef(Generic[R]):
         """See `JobRef.replicated`."""
         return self.ref.replicated
 
+    @property
+    def replicated(self) -> bool | None:
+        """See `JobRef.replicated`."""
+        return self.ref.replicated
+
     def state(self) -> State | None:
         return self.portal.run(self.ref.state)
 

@@ -56,7 +56,7 @@ class RedisSentinel:
         config += [
             f"sentinel monitor {PRIMARY_NAME} {host} {primary.port} 2",
             f"sentinel down-after-milliseconds {PRIMARY_NAME} {DOWN_AFTER_MS}",
-            f"sentinel failover-timeout {PRIMARY_NAME} 6000",
+            f"sentinel failover-timeout {PRIMARY_NAME} 2500",
         ]
         if self.password is not None:
             config.append(f"sentinel auth-pass {PRIMARY_NAME} {self.password}")

@@ -33,15 +33,16 @@ TESTS = Path(__file__).parents[1]
 class World:
     """One queue on a real Redis, an app to declare job types on, and a store to look at it with."""
 
-    def __init__(self, url: str, lease: timedelta | None = None) -> None:
-        self.url = url
+    def __init__(self, redis: RedisSettings | str, lease: timedelta | None = None) -> None:
+        self.redis = RedisSettings(url=redis) if isinstance(redis, str) else redis
+        self.url = self.redis.url or ""
         self.lease = lease
         self.app = self.an_app()
-        self.store = RedisStore(url)
+        self.store = RedisStore(self.redis)
 
     def an_app(self) -> App:
         """Another app on the same queue: another version of the code."""
-        return App("tests", store=lambda: RedisStore(self.url, lease=self.lease))
+        return App("tests", store=lambda: RedisStore(self.redis, lease=self.lease))
 
     async def has_passed(self, at_ms: int) -> bool:
         """Whether Redis TIME is later than `at_ms`."""
@@ -59,7 +60,7 @@ class World:
         """A worker that runs, and is shut down at the end."""
         said = replace(
             Settings(
-                redis=RedisSettings(url=self.url),
+                redis=self.redis,
                 namespace="default",
                 queues={QUEUE: slots},
                 trap_signals=False,

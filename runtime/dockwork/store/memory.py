@@ -10,6 +10,7 @@ import builtins
 import resource
 import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dockwork import clock
@@ -110,6 +111,8 @@ class MemoryStore(ActionMemory):
             for batch in batches:
                 with self._turn(queue) as turn:
                     admissions += store_jobs(turn, batch)
+            if any(job.replicas for job in jobs):
+                return [replace(admission, replicated=False) for admission in admissions]
             return admissions
 
     # --- workers

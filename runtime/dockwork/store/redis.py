@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -49,6 +50,7 @@ from dockwork.store.protocol import (
     Wake,
     Writing,
 )
+from dockwork.store.replicas import Replicated
 from dockwork.store.renewal import RedisRenewalChannel
 from dockwork.store.topology import slot_of
 from dockwork.store.views import to_map
@@ -97,6 +99,7 @@ class RedisStore(ActionStore):
         if parts is not None:
             await parts.waiters.close()
             await parts.events.close()
+            await parts.replicated.close()
             await parts.commands.close()
             if parts.nodes is not None:
                 await parts.nodes.close()
@@ -173,10 +176,20 @@ class RedisStore(ActionStore):
         wire = await self._wire(queue)
         await self._announce(queue, wire)
         admissions: builtins.list[Admission] = []
+        replicas = max(job.replicas for job in jobs)
         for batch in batches:
-            answer = await self._run(batch)
+            answer = await (self._run_replicated(batch, replicas) if replicas else self._run(batch))
             admissions += answer
         return admissions
+
+    async def _run_replicated(
+        self, batch: Call[builtins.list[Admission]], replicas: int
+    ) -> builtins.list[Admission]:
+        try:
+            answer, met = await self._connected().replicated.run(batch, replicas)
+        except OutcomeUnknown as error:
+            raise self._unknown(error, batch) from error
+        return [replace(admission, replicated=met) for admission in answer]
 
     # --- workers
 
@@ -494,5 +507,6 @@ class _Parts:
         self.nodes = ClusterNodes(connector) if connector.settings.mode == "cluster" else None
         self.waiters = Waiters(connector, pace, asks)
         self.events = EventReads(connector, pace)
+        self.replicated = Replicated(connector)
         # Its own pace: a subscription that is refused must not slow the rest.
         self.listening = Pace()

@@ -59,7 +59,7 @@ class Sentinels:
                         why.append(_told(place, error))
                         break
                 finally:
-                    await connection.disconnect(nowait=True)
+                    await connection.disconnect()
         raise self._nobody(why)
 
     def find_blocking(
