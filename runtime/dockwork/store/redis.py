@@ -50,8 +50,8 @@ from dockwork.store.protocol import (
     Wake,
     Writing,
 )
-from dockwork.store.replicas import Replicated
 from dockwork.store.renewal import RedisRenewalChannel
+from dockwork.store.replicas import Replicated
 from dockwork.store.topology import slot_of
 from dockwork.store.views import to_map
 from dockwork.store.waiting import Waiters
