@@ -42,7 +42,6 @@ def redrive(turn: Turn, job_id: str, digest: str, fresh: Resealed | None = None)
     queue.bytes += record.size
     if fresh is not None:
         refresh(queue, record, fresh)
-        record.revision += 1
     record.ended = record.started = record.expires = None
     record.reason, record.owner, record.parked_type, record.cancel = "", "", "", False
     record.attempts = record.deliveries = record.interruptions = record.kept_size = 0

@@ -74,6 +74,7 @@ def rewrite(queue: MemoryQueue, record: Record, envelope: bytes) -> None:
     """Put another envelope in the place of a job's, which has not ended."""
     queue.bytes += len(envelope) - record.size
     record.envelope, record.size = envelope, len(envelope)
+    record.revision += 1
 
 
 def digest_of(record: Record) -> str:
@@ -131,6 +132,7 @@ def reseal(queue: MemoryQueue, change: Reseal) -> Resealing:
             record.kept_size += more
             queue.kept_completed += more
     note_keys(record, read_parts(change.keys))
+    record.revision += 1
     return Resealing.OK
 
 

@@ -40,11 +40,11 @@ local function redrive_job(K, S, id, digest, fresh)
       redis.call("SET", record_key(K.envelopes, id), fresh.envelope)
       R.b = whole(#fresh.envelope)
       redis.call("HSET", key, "b", R.b)
+      redis.call("HINCRBY", key, "rv", "1")
     end
     if fresh.checkpoint ~= "" then
       redis.call("HSET", record_key(K.outputs, id), "checkpoint", fresh.checkpoint)
     end
-    redis.call("HINCRBY", key, "rv", "1")
     note_keys(K, key, R.z, read_parts(fresh.keys))
   end
   S.bytes = S.bytes + (tonumber(R.b) or #envelope)
