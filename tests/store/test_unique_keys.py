@@ -71,7 +71,7 @@ async def test_a_key_twice_in_one_call_is_a_duplicate(world: World) -> None:
     assert await world.ids(State.READY) == ["a"]
 
 
-@pytest.mark.covers("RT-009")
+@pytest.mark.covers("RT-009", "FM-52")
 @pytest.mark.parametrize("ending", ["complete", "discard", "cancel", "expire", "bury"])
 async def test_a_lock_until_finish_is_free_when_its_job_has_ended(world: World, ending: str) -> None:
     await world.enqueue(locked("a", max_deliveries=1, expires_in_ms=5000 if ending == "expire" else None))
