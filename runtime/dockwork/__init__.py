@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dockwork.core.limits import Rate as Rate
     from dockwork.core.repeat import Repeat as Repeat
     from dockwork.core.retry import Backoff as Backoff
+    from dockwork.core.slots import Shared as Shared
     from dockwork.core.sealed import Encrypted as Encrypted
     from dockwork.core.sealed import Sealed as Sealed
     from dockwork.core.states import State as State
@@ -69,6 +70,7 @@ _HOMES = {
     "dockwork.core.repeat": ("Repeat",),
     "dockwork.core.limits": ("Rate",),
     "dockwork.core.retry": ("Backoff",),
+    "dockwork.core.slots": ("Shared",),
     "dockwork.core.sealed": ("Encrypted", "Sealed"),
     "dockwork.core.states": ("State",),
     "dockwork.core.unique": ("Unique",),

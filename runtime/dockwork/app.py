@@ -39,6 +39,8 @@ from dockwork.core.jobs import Context, Keep, check_job_id
 from dockwork.core.keys import QueueName
 from dockwork.core.repeat import Repeat
 from dockwork.core.retry import Backoff
+from dockwork.core.sizes import parse_size
+from dockwork.core.slots import Shared
 from dockwork.core.states import State
 from dockwork.core.unique import Unique
 from dockwork.errors import require
@@ -508,32 +510,54 @@ class App(AppActions, AppOptions):
         *,
         queues: Mapping[str, int | None] | None = None,
         concurrency: int | None = None,
+        shared: int | Shared = 0,
         trap_signals: bool | None = None,
+        max_jobs: int | None = None,
+        max_rss: int | str | None = None,
+        max_jobs_per_child: int | None = None,
+        max_rss_per_child: int | str | None = None,
         settings: Settings | None = None,
     ) -> Worker:
         """A worker for this app's job types, to be run once.
 
-        queues        queue -> slots, or None for a share of `concurrency`; DOCKWORK_QUEUES beats it; without
-                      both, the queues that the job types name
+        queues        queue -> its own slots, or None for a share of `concurrency`; DOCKWORK_QUEUES beats it and
+                      `shared`; without both, the queues that the job types name
         concurrency   slots in all; DOCKWORK_CONCURRENCY beats it; default: the CPUs that the cgroup grants
+        shared        slots besides, for whichever queue has work; a `Shared` says by which weights, or in which order
+        max_jobs, max_rss                        drain and end after so many jobs, or with so much memory, to be
+                                                 started again
+        max_jobs_per_child, max_rss_per_child    the same for each child process, which is replaced
         settings      instead of the environment's, and then above all else
         """
         from dockwork.worker.worker import Worker
 
         self.registry.check()
-        chosen = settings or self._worker_settings(queues, concurrency, trap_signals)
+        said = Settings(
+            queues=dict(queues or {}),
+            shared=shared if isinstance(shared, Shared) else Shared(slots=shared),
+            concurrency=concurrency,
+            max_jobs=max_jobs,
+            max_rss=None if max_rss is None else parse_size(max_rss, "max_rss"),
+            max_jobs_per_child=max_jobs_per_child,
+            max_rss_per_child=(
+                None if max_rss_per_child is None else parse_size(max_rss_per_child, "max_rss_per_child")
+            ),
+        )
+        chosen = settings or self._worker_settings(said, trap_signals)
         served = chosen.queues or dict.fromkeys(self.registry.queues())
         require(bool(served), "queues", expected="a queue to serve: no job type names one", got="none")
-        slots = chosen.concurrency or _usual_slots(served)
+        slots = (chosen.concurrency or _usual_slots(served) + chosen.shared.slots) - chosen.shared.slots
         return Worker(
             self.make_store(),
             self.registry,
             chosen,
             app_name=self.name,
             queues=share_slots(served, slots),
+            shared=chosen.shared,
             lifespan=self.worker_lifespan,
             middlewares=tuple(self.middlewares),
             modules=self._modules(),
+            owns_store=self._store is None or callable(self._store),
         )
 
     def _modules(self) -> tuple[str, ...]:
@@ -543,16 +567,20 @@ class App(AppActions, AppOptions):
         names = [self.origin, *(name for name in found if isinstance(name, str))]
         return tuple(dict.fromkeys(name for name in names if name))
 
-    def _worker_settings(
-        self, queues: Mapping[str, int | None] | None, concurrency: int | None, trap_signals: bool | None
-    ) -> Settings:
+    def _worker_settings(self, code: Settings, trap_signals: bool | None) -> Settings:
+        """What the environment says of a worker, and where it says nothing, what the code does."""
         said = self.settings
         trap = said.trap_signals if trap_signals is None else said.trap_signals and trap_signals
         return replace(
             said,
-            queues=said.queues or dict(queues or {}),
-            concurrency=said.concurrency or concurrency,
+            queues=said.queues or code.queues,
+            shared=said.shared if said.queues else code.shared,
+            concurrency=said.concurrency or code.concurrency,
             trap_signals=trap,
+            max_jobs=said.max_jobs or code.max_jobs,
+            max_rss=said.max_rss or code.max_rss,
+            max_jobs_per_child=said.max_jobs_per_child or code.max_jobs_per_child,
+            max_rss_per_child=said.max_rss_per_child or code.max_rss_per_child,
         )
 
     @asynccontextmanager

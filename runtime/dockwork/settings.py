@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from dockwork.core.durations import parse_span
 from dockwork.core.sizes import parse_size
+from dockwork.core.slots import Shared, parse_slots
 from dockwork.errors import InvalidValue, require
 
 T = TypeVar("T")
@@ -147,7 +148,9 @@ class Settings:
     namespace: str = "default"
     """The first half of each key's hash tag. On Kubernetes the pod's own namespace."""
     queues: Mapping[str, int | None] = field(default_factory=dict)
-    """Queues that a worker serves, each with its slots or None for a share of `concurrency`."""
+    """Queues that a worker serves, each with its own slots or None for a share of `concurrency`."""
+    shared: Shared = field(default_factory=Shared)
+    """Slots besides those, for whichever of the queues has work: ``*=4`` in DOCKWORK_QUEUES."""
     concurrency: int | None = None
     """Slots of a worker, 1 to 1000; None = the sum of `queues`, else the CPUs that the cgroup grants."""
     lease: timedelta | None = None
@@ -164,8 +167,8 @@ class Settings:
     """Jobs that a worker ends before it drains and exits with 0, to be started again; None = any number."""
     max_rss: int | None = None
     """Bytes of resident memory of a worker's own process, above which it does the same; None = any."""
-    max_jobs_per_child: int = 1000
-    """Jobs of a child process before a fresh one takes its place, 1 to 1,000,000."""
+    max_jobs_per_child: int | None = None
+    """Jobs of a child process before a fresh one takes its place, 1 to 1,000,000; None = 1,000."""
     max_rss_per_child: int | None = None
     """Bytes of resident memory of a child process, above which the same happens after its job; None = any."""
     pod_uid: str = ""
@@ -188,8 +191,9 @@ class Settings:
         _check_name(f"{OURS}NAMESPACE", self.namespace)
         for queue, slots in self.queues.items():
             _check_name(f"{OURS}QUEUES", queue)
-            fits = slots is None or 1 <= slots <= 1000
-            require(fits, f"{OURS}QUEUES", expected="1 to 1000 slots a queue", got=f"{queue}={slots}")
+            fits = slots is None or (0 if self.shared.slots else 1) <= slots <= 1000
+            expected = "1 to 1000 slots a queue, or 0 where it has shared ones"
+            require(fits, f"{OURS}QUEUES", expected=expected, got=f"{queue}={slots}")
         _check_range(f"{OURS}CONCURRENCY", self.concurrency, 1, 1000)
         _check_range(f"{OURS}MAX_JOBS", self.max_jobs, 1, 1_000_000_000)
         _check_range(f"{OURS}MAX_JOBS_PER_CHILD", self.max_jobs_per_child, 1, 1_000_000)
@@ -271,14 +275,13 @@ def _cgroup_quota(cgroup: Path) -> tuple[int, int]:
 
 
 def parse_queues(text: str, name: str = "queues") -> dict[str, int | None]:
-    """``mail=8,default`` as queue -> slots or None, in order."""
-    queues: dict[str, int | None] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
-        queue, equals, slots = part.partition("=")
-        if queue in queues or (equals and not slots.isdecimal()):
-            raise InvalidValue(name, expected="queues such as mail=8,default=2, each once", got=text)
-        queues[_check_name(name, queue)] = int(slots) if equals else None
-    return queues
+    """``mail=8,default`` as queue -> slots or None, in order; see `parse_slots`."""
+    return dict(parse_slots(text, name).queues)
+
+
+def parse_shared(text: str, name: str = "queues") -> Shared:
+    """The slots that the queues share, of the same text."""
+    return parse_slots(text, name).shared
 
 
 def _own_namespace() -> str:
@@ -376,6 +379,7 @@ _REDIS_FIELDS: tuple[tuple[str, tuple[str, ...], Callable[[str, str], Any]], ...
 _FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("namespace", "NAMESPACE", _read_text),
     ("queues", "QUEUES", parse_queues),
+    ("shared", "QUEUES", parse_shared),
     ("concurrency", "CONCURRENCY", _read_int),
     ("lease", "LEASE", parse_span),
     ("drain_timeout", "DRAIN_TIMEOUT", parse_span),

@@ -193,6 +193,15 @@ class Process:
         """Return when the handlers have left this receipt so often."""
         until(lambda: self.receipts().count(line) >= count, within=within, what=f"{count} receipts {line!r}")
 
+    def until_receipts(self, *starts: str, within: float = 20) -> None:
+        """Return when there is a receipt that begins with each of these."""
+
+        def ask() -> bool:
+            lines = self.receipts()
+            return all(any(line.startswith(start) for line in lines) for start in starts)
+
+        until(ask, within=within, what=f"receipts {starts}")
+
     def signal(self, number: signal.Signals) -> None:
         assert self.process is not None
         self.process.send_signal(number)

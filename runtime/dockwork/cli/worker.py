@@ -2,34 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
 from dockwork.cli.apps import load_app
 from dockwork.cli.exits import AppFailed
 from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
-from dockwork.settings import Settings, parse_queues
+from dockwork.core.slots import parse_slots
+from dockwork.settings import Settings
 from dockwork.worker import logs
 from dockwork.worker.logs import configure, get_logger
+from dockwork.worker.loops import run_to_end
 
 log = get_logger("cli")
 
-USAGE, REFUSED, INTERNAL = 2, 3, 70
+USAGE, REFUSED = 2, 3
 
 
 @click.command("worker")
 @click.argument("app")
-@click.option("--queues", help="Queues to serve, with slots: mail=8,default=2. DOCKWORK_QUEUES beats it.")
+@click.option(
+    "--queues",
+    help="Queues to serve, each with slots of its own, and slots that they share: mail=8,default=2,*=4. "
+    "By weight: mail=8:3,default=2:1,*=4; in the order of the list: *=4:strict. DOCKWORK_QUEUES beats it.",
+)
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Slots in all. Default: the CPUs granted.")
+@click.option("--max-jobs", type=click.IntRange(1), help="Drain and end with 0 after so many jobs.")
+@click.option("--max-rss", help="The same above so much memory: 512Mi.")
+@click.option("--max-jobs-per-child", type=click.IntRange(1), help="Jobs of a child process. Default: 1000.")
+@click.option("--max-rss-per-child", help="Memory of a child process after a job, such as 512Mi.")
 @click.option("--show-jobs", is_flag=True, help="Log each job that ends, and of a failure the trace.")
-def worker(app: str, queues: str | None, concurrency: int | None, show_jobs: bool) -> None:
+def worker(
+    app: str,
+    queues: str | None,
+    concurrency: int | None,
+    max_jobs: int | None,
+    max_rss: str | None,
+    max_jobs_per_child: int | None,
+    max_rss_per_child: str | None,
+    show_jobs: bool,
+) -> None:
     """Run the jobs of APP, such as shop.jobs:app, until SIGTERM.
 
     Redis and everything else come from the environment. Exit codes: 0 drained or put back, 2 usage,
@@ -45,8 +62,16 @@ def worker(app: str, queues: str | None, concurrency: int | None, show_jobs: boo
         logs.show_jobs()
     try:
         loaded = load_app(app)
-        served = None if queues is None else parse_queues(queues, "--queues")
-        built = loaded.worker(queues=served, concurrency=concurrency)
+        slots = parse_slots(queues or "", "--queues")
+        built = loaded.worker(
+            queues=slots.queues or None,
+            shared=slots.shared,
+            concurrency=concurrency,
+            max_jobs=max_jobs,
+            max_rss=max_rss,
+            max_jobs_per_child=max_jobs_per_child,
+            max_rss_per_child=max_rss_per_child,
+        )
     except (InvalidUrl, InvalidValue) as error:
         _refuse(error)
     except click.ClickException:
@@ -57,28 +82,7 @@ def worker(app: str, queues: str | None, concurrency: int | None, show_jobs: boo
     except Exception as error:
         log.error("app_failed", message=f"{app} gives no worker", exc_info=error)
         _end(REFUSED)
-    _end(_run(built.run()))
-
-
-def _run(work: Coroutine[Any, Any, int]) -> int:
-    """The exit code of `work`. Not `asyncio.run`: it waits for tasks and threads that may never end."""
-    loop = _new_loop()
-    asyncio.set_event_loop(loop)
-    try:
-        return loop.run_until_complete(work)
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else INTERNAL
-    except Exception as error:
-        log.error("worker_failed", exc_info=error)
-        return INTERNAL
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    _end(run_to_end(built.run))
 
 
 def _end_before_start(number: int, frame: FrameType | None) -> None:

@@ -436,7 +436,9 @@ def find_types(app: str, wanted: Mapping[str, str]) -> dict[str, AnyJobType]:
             if getattr(next(iter(found.values())).producer, "name", app) == app:
                 return found
     expected = "a function that a new process finds by importing its module"
-    raise InvalidValue(f"isolation of job type {missing or next(iter(wanted))}", expected=expected, got="none")
+    raise InvalidValue(
+        f"isolation of job type {missing or next(iter(wanted))}", expected=expected, got="none"
+    )
 
 
 def _heed_not(number: int, frame: FrameType | None) -> None:

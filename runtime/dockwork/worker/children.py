@@ -29,6 +29,7 @@ from dockwork.registry import JobType
 from dockwork.store.protocol import Outcome, Settlement, Store, Verdict
 from dockwork.worker import logs
 from dockwork.worker.frames import Frame, Frames, encode_frame
+from dockwork.worker.kept import keep, outlast
 from dockwork.worker.logs import get_logger
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.runs import Run
@@ -47,6 +48,8 @@ CANCELLED_WITHIN_S = 10.0
 LAST_WORDS_S = 0.5
 #: Of the children that nobody needs, all but one end after this.
 IDLE_S = 300.0
+#: As many jobs a child runs before a fresh one takes its place, where nobody says otherwise: what leaks, leaks little.
+JOBS_PER_CHILD = 1000
 #: Between two tries to start a child after one that failed.
 AFTER_FAILURE_S = 1.0
 
@@ -79,7 +82,7 @@ class Limits:
     max_rss         bytes of resident memory; None = any
     """
 
-    max_jobs: int = 1000
+    max_jobs: int = JOBS_PER_CHILD
     max_rss: int | None = None
 
 
@@ -187,9 +190,7 @@ class Child(asyncio.Protocol):
         # On the loop's thread, which lives as long as the worker: a child dies with the thread that started it.
         number = theirs.fileno()
         command = [sys.executable, "-c", _START, str(number), str(os.getpid()), json.dumps(sys.path)]
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, pass_fds=(number,), start_new_session=True
-        )
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=(number,), start_new_session=True)
 
     @property
     def busy(self) -> bool:
@@ -204,7 +205,12 @@ class Child(asyncio.Protocol):
         await self._loop.create_unix_connection(lambda: self, sock=self._sock)
         plan = self._plan
         self._send(
-            "start", app=plan.app, modules=plan.modules, main=plan.main, types=plan.types, log=logs.configured()
+            "start",
+            app=plan.app,
+            modules=plan.modules,
+            main=plan.main,
+            types=plan.types,
+            log=logs.configured(),
         )
         try:
             async with asyncio.timeout(START_WITHIN_S):
@@ -233,11 +239,16 @@ class Child(asyncio.Protocol):
             self._say_died()
         else:
             self._send(
-                "run", claim.envelope, claim=told, queue=queue, started_ms=run.started_ms, timeout_s=run.timeout_s
+                "run",
+                claim.envelope,
+                claim=told,
+                queue=queue,
+                started_ms=run.started_ms,
+                timeout_s=run.timeout_s,
             )
         run.elsewhere = self
         try:
-            ended: Ended = await result
+            ended: Ended = await outlast(result)
         except asyncio.CancelledError:
             self.kill()
             raise
@@ -310,9 +321,7 @@ class Child(asyncio.Protocol):
                 self._resolve(Ended(None, head, _bytes(head["progress"])))
             case "progress" | "checkpoint" | "log" as what:
                 if self._run is not None and self._home is not None:
-                    writing = self._loop.create_task(
-                        self._write(self._run, self._home, what, frame.body, head["number"])
-                    )
+                    writing = keep(self._write(self._run, self._home, what, frame.body, head["number"]))
                     self._writing.add(writing)
                     writing.add_done_callback(self._writing.discard)
 
@@ -374,7 +383,7 @@ class Child(asyncio.Protocol):
         _reap_group(self.pid)
 
     def _exited(self, code: int) -> None:
-        self._loop.create_task(self._say_gone(code))
+        self._going = keep(self._say_gone(code))
 
     async def _say_gone(self, code: int) -> None:
         if self._transport is not None:
@@ -506,7 +515,7 @@ class Children:
 
     def _have_spare(self) -> None:
         if not self._closed and not self._idle and not self._starting and self._drain_at is None:
-            starting = asyncio.get_running_loop().create_task(self._start_spare(), name="start-child")
+            starting = keep(self._start_spare(), name="start-child")
             self._starting.add(starting)
             starting.add_done_callback(self._starting.discard)
 

@@ -39,6 +39,7 @@ from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, ChildNotStarted
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
 from dockwork.worker.error_reports import ErrorReports
+from dockwork.worker.kept import outlast, spare
 from dockwork.worker.lane import Lane
 from dockwork.worker.logs import get_logger, jobs_are_shown
 from dockwork.worker.outcomes import Facts, decide_outcome, told_error
@@ -247,7 +248,7 @@ class Executor:
                 return  # the loop is closed: the job was given up long ago
 
         run.elsewhere = self._threads.start(Call(run, function, done))
-        value, error = await ended
+        value, error = await outlast(ended)
         run.elsewhere = None
         if error is not None:
             raise error
@@ -284,7 +285,7 @@ class Executor:
 
     def _child_died(self, run: Run, error: ChildDied) -> None:
         if run.stop_reason is StopReason.TIMEOUT:
-            self._over(run, _over_hard(run))
+            self._finish(run, self._judge(run, _over_hard(run)))
         elif run.stop_reason is not None:
             self._over(run, error)
         else:
@@ -339,7 +340,7 @@ class Executor:
 
     def _over(self, run: Run, error: BaseException) -> None:
         run.over = True
-        self._finish(run, self._judge(run, told_error(error, run.stop_reason, run.timeout_s)))
+        self._finish(run, self._judge(run, told_error(spare(error, run), run.stop_reason, run.timeout_s)))
 
     def _judge(self, run: Run, error: BaseException) -> Settlement | None:
         """The settlement after `error`, or None to put the job back; whatever the error is made of."""

@@ -8,10 +8,10 @@ together, what ends meanwhile goes with the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from dockwork import clock
 from dockwork.core.jobs import StopReason
@@ -29,6 +29,7 @@ from dockwork.store.protocol import (
     Store,
     Verdict,
 )
+from dockwork.worker.kept import keep
 from dockwork.worker.logs import get_logger
 from dockwork.worker.places import Places
 from dockwork.worker.reconnect import LOST, Link
@@ -139,6 +140,7 @@ class Lane:
         self.short = asyncio.Event()  #: the last claim came back short: wait for a marker
         self.quiet = asyncio.Event()  #: nothing runs and nothing is under way
         self.put = Put.FRONT
+        self.on_ended: Callable[[], None] | None = None  #: who counts what ended
         self._tools = tools
         self._ended: list[Run] = []
         self._returning: list[Run] = []
@@ -374,8 +376,8 @@ class Lane:
         else:
             self.quiet.clear()
 
-    def _start(self, call: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(call)
+    def _start(self, call: Coroutine[Any, Any, None]) -> None:
+        task = keep(call)
         self._calls.add(task)
         task.add_done_callback(self._done)
 
@@ -447,6 +449,8 @@ class Lane:
             self._release(run)
         self.tally.lost += lost
         self.tally.ended += len(batch) - lost
+        if self.on_ended is not None:
+            self.on_ended()
         self._took(settled.claimed, room)
 
     def _settle_failed(self, batch: list[Run], error: Exception) -> None:

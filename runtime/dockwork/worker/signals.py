@@ -12,7 +12,7 @@ TRAPPED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Trap:
-    """Replaces the handlers of the trapped signals while installed.
+    """Replaces the handlers of the trapped signals while installed, for every worker of the process.
 
     Not the loop's own handlers: those wait for the loop, and a handler that blocks it would hide the signal.
     """
@@ -20,20 +20,42 @@ class Trap:
     def __init__(self, caught: Callable[[str, int], None]) -> None:
         self._caught = caught
         self._count = 0
-        self._before: dict[signal.Signals, Any] = {}
 
-    def install(self) -> None:
+    def install(self) -> bool:
+        """False in another thread than the main one, which may have no handlers: `shutdown` is called there."""
         if threading.current_thread() is not threading.main_thread():
-            return  # only the main thread may have handlers; elsewhere `shutdown` is called
-        for each in TRAPPED:
-            self._before[each] = signal.signal(each, self._catch)
+            return False
+        if not _SET:
+            for each in TRAPPED:
+                _BEFORE[each] = signal.signal(each, _catch)
+        _SET.append(self)
+        return True
 
     def remove(self) -> None:
-        for each, before in self._before.items():
-            signal.signal(each, before)
-        self._before.clear()
+        if self in _SET:
+            _SET.remove(self)
+            if not _SET:
+                for each, before in _BEFORE.items():
+                    signal.signal(each, before)
+                _BEFORE.clear()
 
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        # Nothing here may take a lock: it runs between any two bytecodes of the main thread.
+    def catch(self, name: str) -> None:
         self._count += 1
-        self._caught(signal.Signals(number).name, self._count)
+        self._caught(name, self._count)
+
+
+#: The traps of all workers that share this process, and what handled the signals before the first of them.
+_SET: list[Trap] = []
+_BEFORE: dict[signal.Signals, Any] = {}
+
+
+def any_set() -> bool:
+    """Whether a worker of this process still waits for signals."""
+    return bool(_SET)
+
+
+def _catch(number: int, frame: FrameType | None) -> None:
+    # Nothing here may take a lock: it runs between any two bytecodes of the main thread.
+    name = signal.Signals(number).name
+    for trap in tuple(_SET):
+        trap.catch(name)

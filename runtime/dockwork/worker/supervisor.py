@@ -25,6 +25,10 @@ class Watched(Protocol):
     def look(self) -> health.WorkerSeen: ...
     def figures(self) -> metrics.WorkerFigures: ...
     def shortest_lease_s(self) -> float: ...
+    def watch_memory(self) -> None:
+        """Begin a drain when the process has grown too large."""
+        ...
+
     def rescue_is_due(self, now: float) -> bool:
         """A drain is over time, and the event loop does nothing about it."""
         ...
@@ -73,6 +77,7 @@ class Supervisor:
                 log.warning("loop_blocked", lag_s=round(lag, 3), frame=self._lag.frame())
         else:
             self._blocked = False
+        self._watched.watch_memory()
         if self._watched.rescue_is_due(clock.monotonic()):
             log.error("loop_blocked_in_drain", frame=self._lag.frame())
             self._watched.rescue()

@@ -55,10 +55,8 @@ def tell_error(error: BaseException) -> dict[str, Any]:
 def make_error(told: Mapping[str, Any]) -> BaseException:
     """The exception that was told, of its own class where this process knows it."""
     message = str(told["message"])
-    if told["said"]:
-        error = _SAID[told["said"]][1](message, told["after"])
-    else:
-        error = _plain(told, message)
+    said = _SAID.get(told["said"])
+    error = _plain(told, message) if said is None else said[1](message, told["after"])
     setattr(error, TOLD, told)
     return error
 
@@ -80,5 +78,5 @@ def _plain(told: Mapping[str, Any], message: str) -> BaseException:
             error.args = (message,)
             return error
         except Exception:  # a class of the user's that cannot be made so
-            pass
+            return RemoteError(message)
     return RemoteError(message)

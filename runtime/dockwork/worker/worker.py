@@ -20,6 +20,7 @@ from dockwork import clock
 from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
 from dockwork.core.partitions import partition_names
+from dockwork.core.slots import Shared
 from dockwork.errors import (
     AccessDenied,
     DockworkError,
@@ -48,10 +49,18 @@ from dockwork.store.protocol import (
 )
 from dockwork.version import __version__
 from dockwork.worker import health, metrics
-from dockwork.worker.children import END_WITHIN_S, ChildNotStarted, Children, Limits, plan_children
+from dockwork.worker.children import (
+    END_WITHIN_S,
+    JOBS_PER_CHILD,
+    ChildNotStarted,
+    Children,
+    Limits,
+    plan_children,
+)
 from dockwork.worker.drain import CANCELLED_WITHIN_S, LAST_ANSWER_S, Drain
 from dockwork.worker.executor import Executor, Middleware
-from dockwork.worker.heartbeat import Identity, compose_beat
+from dockwork.worker.heartbeat import Identity, compose_beat, resident_bytes
+from dockwork.worker.kept import keep, outlast
 from dockwork.worker.lag import LagWatch
 from dockwork.worker.lane import Lane
 from dockwork.worker.logs import get_logger
@@ -59,13 +68,16 @@ from dockwork.worker.places import Places
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.renewer import CHUNK, Renewer
 from dockwork.worker.runs import Phase, Run
-from dockwork.worker.signals import Trap
+from dockwork.worker.signals import Trap, any_set
+from dockwork.worker.slots import SharedSlots
 from dockwork.worker.supervisor import Supervisor
 from dockwork.worker.threads import Threads
 from dockwork.worker.upkeep import Upkeep
 from dockwork.worker.waiter import Waiter
 
 log = get_logger("worker")
+
+NONE_SHARED = Shared()
 T = TypeVar("T")
 
 #: The lease where neither the queue nor the process says another.
@@ -95,7 +107,8 @@ class ExitCode(IntEnum):
 class Worker:
     """Runs once: `run` returns an exit code after `shutdown`, or ends the process when it traps signals.
 
-    queues     queue -> slots
+    queues     queue -> its own slots
+    shared     slots besides, for whichever of them has work
     modules    what a child process imports to have the app, for job types with ``isolation="process"``
     Lifespan and middlewares are the app's; see `App.lifespan` and `App.middleware`.
     """
@@ -108,9 +121,11 @@ class Worker:
         *,
         app_name: str,
         queues: Mapping[str, int],
+        shared: Shared = NONE_SHARED,
         lifespan: Lifespan | None = None,
         middlewares: Sequence[Middleware] = (),
         modules: Sequence[str] = (),
+        owns_store: bool = True,
     ) -> None:
         require(bool(queues), "queues", expected="at least one queue", got="none")
         self.store = store
@@ -118,13 +133,16 @@ class Worker:
         self.settings = settings
         self.app_name = app_name
         self.queues = dict(queues)
+        self.shared = shared
         self.owner = own_identity(settings)
         self.lanes: list[Lane] = []
         self.drain = Drain()
         self._lifespan = lifespan
+        self._owns_store = owns_store
         self._middlewares = tuple(middlewares)
         self._started = False
         self._running = False
+        self._traps = False  #: signals are ours, and so is the end of the process
         self._failure = ""
         self._exit = ExitCode.DRAINED
         self._threads = Threads()
@@ -138,7 +156,8 @@ class Worker:
     async def run(self) -> int:
         """Work until `shutdown`, a signal, or a defect; the exit code.
 
-        With trapped signals the process ends here instead of returning.
+        With trapped signals the process ends here instead of returning, with the last of its workers. In another
+        thread than the main one signals cannot be trapped, and it returns.
         """
         require(not self._started, "worker", expected="a worker that never ran", got="one that did")
         self._started = True
@@ -148,17 +167,43 @@ class Worker:
         self.link = Link()
         self._lag = LagWatch(self._loop, threading.get_ident())
         trap = Trap(self._caught)
-        if self.settings.trap_signals:
-            trap.install()
+        self._traps = self.settings.trap_signals and trap.install()
         try:
-            code = await self._supervised()
+            code = await self._outlive(keep(self._supervised(), name="worker-life"))
         finally:
             trap.remove()
             if not self.drain.done.done():
                 self.drain.done.set_result(None)
-        if self.settings.trap_signals:
+        if self._traps and not any_set():  # another worker may still be draining beside this one
             self._leave_process(code)
         return code
+
+    async def _outlive(self, life: asyncio.Task[int]) -> int:
+        """The result of `life`. A cancellation of `run` ends it in order, at once, unless a handler was at it."""
+        try:
+            return await outlast(life)
+        except asyncio.CancelledError:
+            if life.done():
+                raise
+            self.begin_drain("cancelled", 0)
+            self.drain.hurry()
+            self._wake()
+            while not life.done():
+                try:
+                    await asyncio.wait({life})
+                except asyncio.CancelledError:
+                    continue  # putting back takes a second at most
+            raise
+
+    def start_thread(self) -> threading.Thread:
+        """Run in a thread with an event loop of its own, and return at once; `shutdown` ends it."""
+        from dockwork.worker.loops import run_to_end
+
+        thread = threading.Thread(
+            target=run_to_end, args=(self.run,), name=f"dockwork-worker-{self.app_name}", daemon=True
+        )
+        thread.start()
+        return thread
 
     async def shutdown(self, timeout: float | None = None) -> bool:
         """Drain, and return when the worker has ended. From any thread and loop, any number of times.
@@ -221,7 +266,8 @@ class Worker:
             log.error("worker_failed", exc_info=error)
             return ExitCode.INTERNAL
         finally:
-            await self.store.close()
+            if self._owns_store:
+                await self.store.close()
         log.info("worker_ended", code=int(self._exit), reason=self.drain.reason)
         return self._exit
 
@@ -238,24 +284,27 @@ class Worker:
         if not await self._connect():
             return
         stop = asyncio.Event()
+        actors: list[asyncio.Task[None]] = []
         try:
-            async with asyncio.TaskGroup() as actors:
-                for lane in self.lanes:
-                    for actor in (Waiter(lane), Upkeep(lane)):
-                        actors.create_task(self._until_stopped(actor.run(stop), stop), name=actor.name)
-                    lane.hunger()
-                self._running = True
-                log.info("worker_runs", app=self.app_name, owner=str(self.owner), queues=self.queues)
-                await self._until_drain()
-                stop.set()
-                await self._drain()
+            for lane in self.lanes:
+                for actor in (Waiter(lane), Upkeep(lane)):
+                    actors.append(keep(self._until_stopped(actor.run(stop), stop), name=actor.name))
+                lane.hunger()
+            self._running = True
+            log.info("worker_runs", app=self.app_name, owner=str(self.owner), queues=self.queues)
+            await self._until_drain()
+            stop.set()
+            await self._drain()
         finally:
+            stop.set()
+            if actors:
+                await asyncio.wait(actors)
             await self._close()
 
     async def _until_stopped(self, work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
         """`work`, cancelled when `stop` is set: a blocked read does not look at it."""
-        task = asyncio.ensure_future(work)
-        stopped = asyncio.ensure_future(stop.wait())
+        task = keep(work)
+        stopped = keep(stop.wait())
         try:
             await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -272,7 +321,7 @@ class Worker:
 
     async def _until_drain(self) -> None:
         """Return when a drain begins; raise what an unowned task raised."""
-        waiting = asyncio.ensure_future(self._wake_drain.wait())
+        waiting = keep(self._wake_drain.wait())
         try:
             while not self.drain.begun:
                 self._wake_drain.clear()
@@ -283,7 +332,7 @@ class Worker:
                     log.error("actor_failed", exc_info=self._defect.exception())
                     self.begin_drain("defect")
                     return
-                waiting = asyncio.ensure_future(self._wake_drain.wait())
+                waiting = keep(self._wake_drain.wait())
         finally:
             waiting.cancel()
 
@@ -291,8 +340,8 @@ class Worker:
 
     async def _connect(self) -> bool:
         """Reach Redis, take over from a predecessor, register; False when a drain began before it came to that."""
-        preparing = asyncio.ensure_future(self._prepare())
-        begun = asyncio.ensure_future(self._wake_drain.wait())
+        preparing = keep(self._prepare())
+        begun = keep(self._wake_drain.wait())
         await asyncio.wait({preparing, begun}, return_when=asyncio.FIRST_COMPLETED)
         begun.cancel()
         if not preparing.done():
@@ -315,17 +364,22 @@ class Worker:
         )
         if self._plan is not None:
             limits = Limits(
-                max_jobs=self.settings.max_jobs_per_child, max_rss=self.settings.max_rss_per_child
+                max_jobs=self.settings.max_jobs_per_child or JOBS_PER_CHILD,
+                max_rss=self.settings.max_rss_per_child,
             )
             self.children = Children(self._plan, limits)
             await self.children.warm()
         await self._insist(self.store.open)
         await self._insist(self.store.ping)
         await self._insist(self._check_server)
-        for queue, slots in self.queues.items():
+        dealt = SharedSlots(self.shared)
+        for queue, own in self.queues.items():
+            slots = own + self.shared.slots
             whole, wanted = QueueName(self.settings.namespace, queue), self.registry.partitions.get(queue)
             count = await self._insist(partial(self.store.partitions, whole, wanted))
             places = Places(slots) if count > 1 else None
+            if self.shared.slots:
+                places = dealt.add(queue, own)
             for name in partition_names(whole, count):
                 await self._prepare_lane(name, count, slots, places)
 
@@ -372,6 +426,8 @@ class Worker:
             middlewares=self._middlewares,
             children=self.children,
         )
+        if self.settings.max_jobs is not None:
+            lane.on_ended = self._count_ended
         self.lanes.append(lane)
         renewer = Renewer(
             lane,
@@ -474,8 +530,8 @@ class Worker:
             if put_back_at <= clock.monotonic() or self._is_idle_without_redis():
                 return
             self._wake_drain.clear()
-            waits = [asyncio.ensure_future(lane.quiet.wait()) for lane in self.lanes if not lane.is_quiet]
-            waits.append(asyncio.ensure_future(self._wake_drain.wait()))
+            waits = [keep(lane.quiet.wait()) for lane in self.lanes if not lane.is_quiet]
+            waits.append(keep(self._wake_drain.wait()))
             await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             for each in waits:
                 each.cancel()
@@ -568,7 +624,7 @@ class Worker:
 
     def own(self, work: Awaitable[None]) -> None:
         """Carry out `work` in the background; what it raises ends the worker."""
-        task = asyncio.ensure_future(work)
+        task = keep(_awaited(work))
         self._owned.add(task)
         task.add_done_callback(self._owned_done)
 
@@ -641,7 +697,7 @@ class Worker:
         # 1. the process is ours to end;
         # 2. the loop should have put back by now and has not, or has not come to its end.
         drain = self.drain
-        if not (self.settings.trap_signals and drain.deadline is not None and drain.put_back_at is not None):
+        if not (self._traps and drain.deadline is not None and drain.put_back_at is not None):
             return False
         if drain.putting_back:
             return now > drain.deadline + RESCUE_AFTER_S
@@ -674,6 +730,24 @@ class Worker:
             lane.tally.requeued += sum(verdict is not Verdict.LOST for verdict in verdicts)
         channel.leave(lane.name, self.owner, self._beat(lane))
         channel.close()
+
+    def watch_memory(self) -> None:
+        """End in order, to be started again, when this process has grown too large. From the supervisor's thread."""
+        most = self.settings.max_rss
+        if most is None or self.drain.begun or not self._running:
+            return
+        rss = resident_bytes()
+        if rss > most:
+            log.warning("too_large", rss=rss, max_rss=most)
+            self.begin_drain("max_rss")
+
+    def _count_ended(self) -> None:
+        most = self.settings.max_jobs
+        if most is not None and not self.drain.begun:
+            ended = sum(lane.tally.ended for lane in self.lanes)
+            if ended >= most:
+                log.info("enough_jobs", ended=ended, max_jobs=most)
+                self.begin_drain("max_jobs")
 
     # --- between threads -------------------------------------------------------------------------------------
 
@@ -744,6 +818,10 @@ async def _quiet_by(lane: Lane, deadline: float) -> None:
                 await lane.quiet.wait()
         except TimeoutError:
             return
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work
 
 
 def _by_queue(lanes: Iterable[Lane]) -> Iterable[list[Lane]]:

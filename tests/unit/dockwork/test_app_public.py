@@ -26,7 +26,7 @@ PUBLIC = """
 AccessDenied Admission Admitted App Backoff Cancelled Context Counts DecryptionError Discard DockworkError
 Encrypted Encryption EncryptionError ErrorReport ErrorStats Event Gap Interrupted InvalidArgs InvalidUrl
 InvalidValue Item Job JobFailed JobInfo JobRef JobType Keep KeyReuse OutcomeUnknown Queue QueueClosed
-QueueFull Rate RedisSettings Registry Repeat Retry RoutingConflict SchemaMismatch Sealed Settings Snooze State
+QueueFull Rate RedisSettings Registry Repeat Retry RoutingConflict SchemaMismatch Sealed Settings Shared Snooze State
 StopReason StoreUnavailable TimedOut TooLarge Unique UniqueConflict Unrecoverable __version__
 """
 

@@ -1,0 +1,84 @@
+"""The worker's own tasks: a handler that cancels whatever it finds on the event loop does not end the worker.
+
+Handlers share the loop with the worker, and `asyncio.all_tasks` shows them all tasks. One that cancels them
+("clean up before the end") fails with an error that says so; what it had cancelled by then goes on or back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from dockwork import clock
+from dockwork.errors import DockworkError, Interrupted
+from dockwork.worker.runs import CURRENT, Run
+
+T = TypeVar("T")
+
+#: What a handler cancelled besides the worker's tasks is seen to end so soon afterwards.
+AT_ONCE_S = 1.0
+
+
+class NotYours(DockworkError, RuntimeError):
+    """A handler tried to end what is the worker's."""
+
+
+class _Meddling:
+    """The last time that a handler tried to cancel a task of the worker's."""
+
+    at = float("-inf")
+    run: Run | None = None
+
+
+class Kept(asyncio.Task[Any]):
+    """A task that only the worker, and who runs it, can cancel."""
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        run = _handler_that_calls()
+        if run is None:
+            return super().cancel(msg)
+        _Meddling.at, _Meddling.run = clock.monotonic(), run
+        raise NotYours("a handler may cancel the tasks that it made, not those of its worker")
+
+
+def keep(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
+    """`work` as a task of the worker's."""
+    task: asyncio.Task[T] = Kept(work, loop=asyncio.get_running_loop(), name=name)
+    return task
+
+
+def was_meddled(run: Run | None = None) -> bool:
+    """Whether a cancellation that comes now is some handler's doing, and not that of `run` itself."""
+    return clock.monotonic() - _Meddling.at < AT_ONCE_S and (run is None or _Meddling.run is not run)
+
+
+def spare(error: BaseException, run: Run) -> BaseException:
+    """`error`, or for a run that another's handler cancelled, what puts its job back uncharged."""
+    if isinstance(error, asyncio.CancelledError) and run.stop_reason is None and was_meddled(run):
+        return Interrupted("another job's handler cancelled it")
+    return error
+
+
+async def outlast(future: asyncio.Future[T]) -> T:
+    """The result of `future`, though a handler cancels the task that waits for it."""
+    while True:
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if future.done() or task is None or not was_meddled():
+                raise
+            task.uncancel()
+
+
+def _handler_that_calls() -> Run | None:
+    run = CURRENT.get()
+    if run is None:
+        return None
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return run  # in a thread
+    # Tasks and timers of ours may begin in a handler's context; its own code runs in a task that is not ours.
+    return None if task is None or isinstance(task, Kept) else run
