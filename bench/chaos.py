@@ -48,7 +48,7 @@ from support.redis_server import RedisServer, die_with_parent
 
 ROOT = Path(__file__).resolve().parent.parent
 #: How long a worker may take to its first claim on a busy machine, with Redis down for a part of it.
-START_S = 60
+START_S = 120
 ENDED = (State.COMPLETED, State.FAILED, State.DEAD, State.EXPIRED, State.CANCELLED)
 
 

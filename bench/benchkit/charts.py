@@ -20,7 +20,6 @@ def draw_all(report: Mapping[str, Any], folder: Path) -> dict[str, str]:
         {
             "svg.fonttype": "none",
             "svg.hashsalt": "dockwork",
-            "font.family": ["DejaVu Sans", "Helvetica", "Arial", "sans-serif"],
             "font.size": 10,
             "text.color": INK,
             "axes.labelcolor": INK,
@@ -58,7 +57,7 @@ def _axes(rows: int, title: str, subtitle: str, columns: int = 1) -> tuple[Any, 
 
     height = 1.25 + 0.33 * rows
     figure, axes = plt.subplots(1, columns, figsize=(8.2, height), sharey=True, squeeze=False)
-    figure.subplots_adjust(left=0.22, right=0.96, top=1 - 0.72 / height, bottom=0.62 / height, wspace=0.12)
+    figure.subplots_adjust(left=0.26, right=0.96, top=1 - 0.72 / height, bottom=0.62 / height, wspace=0.12)
     figure.text(0.01, 1 - 0.26 / height, title, fontsize=12.5, fontweight="bold")
     figure.text(0.01, 1 - 0.5 / height, subtitle, fontsize=9, color=FAINT)
     for each in axes[0]:
@@ -82,13 +81,12 @@ def _rows(summary: Mapping[str, Any], workload: str, figure: str, best_last: boo
     return sorted(found, key=lambda each: each[1][figure], reverse=not best_last)
 
 
-def _bars(axes: Any, names: Sequence[str], values: Sequence[float], form: str = "{:,.0f}") -> None:
+def _bars(axes: Any, names: Sequence[str], values: Sequence[float]) -> None:
     axes.barh(range(len(names)), values, color=[_colour(name) for name in names], height=0.68)
     axes.set_yticks(range(len(names)), names)
     for at, value in enumerate(values):
-        axes.annotate(
-            form.format(value), (value, at), (4, 0), textcoords="offset points", va="center", fontsize=8.5
-        )
+        text = f"{value:,.0f}" if value else "none"
+        axes.annotate(text, (value, at), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
     axes.margins(x=0.14)
 
 
@@ -131,11 +129,11 @@ def _enqueue(summary: Mapping[str, Any]) -> tuple[Any, str]:
     names = [name for name, _ in rows]
     _bars(single, names, [each["jobs_per_s"] for _, each in rows])
     bulk = [summary[name].get("B", {}).get("jobs_per_s", 0) for name in names]
-    _bars(many, names, bulk, "{:,.0f}")
+    _bars(many, names, bulk)
     single.set_title("single calls", fontsize=9, loc="left", color=FAINT)
-    many.set_title("bulk calls of 500 (0: has none)", fontsize=9, loc="left", color=FAINT)
+    many.set_title("bulk calls of 500", fontsize=9, loc="left", color=FAINT)
     for axes in (single, many):
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g} k")
+        axes.xaxis.set_major_formatter(lambda x, _: f"{x / 1000:g} k" if x else "0")
         axes.margins(x=0.22)
     return figure, "Jobs stored a second by single calls: " + _said(rows, "jobs_per_s")
 
