@@ -39,11 +39,12 @@ class ActionStore(CronStore):
         picks: Sequence[tuple[str, str]],
         fresh: Mapping[str, Resealed] | None = None,
     ) -> builtins.list[Acted]:
-        keys, said = self.keys(queue), []
-        for first in range(0, len(picks), action_calls.REDRIVE_CHUNK):
-            said += await self._run(
-                action_calls.redrive(keys, picks[first : first + action_calls.REDRIVE_CHUNK], fresh)
-            )
+        keys, size = self.keys(queue), action_calls.REDRIVE_CHUNK
+        said: builtins.list[Acted] = []
+        for first in range(0, len(picks), size):
+            call = action_calls.redrive(keys, picks[first : first + size], fresh)
+            part: builtins.list[Acted] = await self._run(call)
+            said += part
         return said
 
     async def edit(self, queue: QueueName, job_id: str, revision: int, change: JobChange) -> Acted:
@@ -61,8 +62,9 @@ class ActionStore(CronStore):
 
     async def obliterate(self, queue: QueueName, token: str) -> Obliterated:
         keys = self.keys(queue)
-        said, at = await self._run(action_calls.obliterate(keys, token))
-        if said != "empty":
+        part: action_calls.Part = await self._run(action_calls.obliterate(keys, token))
+        at = part.at
+        if part.said != "empty":
             return at
         # No job is left: what else there is of the queue goes key by key, and its meta last.
         wire = await self._wire(queue)
