@@ -303,7 +303,7 @@ class Client(ClientActions, ClientOptions):
         await self.stop_telling()
         while self._batches or self._sending:
             await asyncio.wait(self._sending) if self._sending else await asyncio.sleep(0)
-        if (self._opening is not None or self._told) and self._owns_store:
+        if self._owns_store:
             await self.store.close()
         self._opening, self._told = None, False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.testing import CliRunner, Result
 from dockwork import App, Unrecoverable
 from dockwork.cli import main
 from support.redis_server import RedisServer
+from support.waiting import until_async
 
 pytestmark = pytest.mark.covers("RT-218")
 
@@ -182,3 +184,92 @@ def test_no_command_shows_the_password_of_a_redis_that_is_not_there(
         assert result.exit_code == 1, result.output
         assert "very-secret-word" not in result.output
         assert "Traceback" not in result.output
+
+
+async def test_a_closed_intake_refuses_and_opens_again(app: App) -> None:
+    await app.enqueue("any", queue="mail")
+
+    assert shown("close", "mail") == {"queue": "mail", "closed": True, "changed": True}
+    assert cli("close", "mail").exit_code == 1
+    refused = cli("enqueue", "any", "--queue", "mail")
+    assert (refused.exit_code, "mail" in refused.output) == (1, True)
+    assert shown("open", "mail")["changed"]
+    assert cli("enqueue", "any", "--queue", "mail").exit_code == 0
+
+
+async def test_stats_errors_and_workers_show_what_a_worker_did(app: App) -> None:
+    await bury(app, 2)
+
+    found = shown("stats", "mail", "--minutes", "5")
+    assert (found["totals"]["dead"], found["runnable"]) == (2, 0)
+    assert sum(one["finished"] for one in found["minutes"]) == 2
+    assert "dead 2" in cli("stats", "mail").output
+
+    failed = shown("errors")
+    assert (failed["stats"]["total"], len(failed["recent"])) == (2, 2)
+    assert {one["message"] for one in failed["recent"]} == {"no customer 0", "no customer 1"}
+    assert "Unrecoverable: no customer" in cli("errors", "mail", "--traces").output
+
+
+async def test_workers_are_listed_and_quiesced_for_as_long_as_the_command_runs(app: App) -> None:
+    worker = app.worker(queues={"mail": 4}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+    try:
+        rows: list[Any] = []
+
+        async def beats() -> bool:
+            rows[:] = await asyncio.to_thread(shown, "workers")
+            return bool(rows)
+
+        await until_async(beats, within=10, what="the worker beats")
+        assert (rows[0]["queue"], rows[0]["slots"], rows[0]["state"]) == ("mail", 4, "Running")
+
+        done = await asyncio.to_thread(cli, "quiesce", "mail", rows[0]["owner"], "--until-idle")
+        assert done.exit_code == 0
+        assert "they take nothing new; 0 of their jobs still run" in done.output
+        assert "they take jobs again" in done.output
+        unknown = await asyncio.to_thread(cli, "quiesce", "mail", "nobody")
+        assert (unknown.exit_code, rows[0]["owner"] in unknown.output) == (2, True)
+    finally:
+        await worker.shutdown()
+        await running
+
+
+async def test_events_are_lines_and_end_when_asked_to(app: App) -> None:
+    ids = await bury(app, 2)
+
+    lines = cli("events", "mail", "--since", "0", "--only", "dead", "--count", "2", "-o", "json").output
+    found = [json.loads(line) for line in lines.splitlines()]
+    assert {job for one in found for job in one["ids"]} == set(ids)
+    assert {one["name"] for one in found} == {"dead"}
+    assert "dead" in cli("events", "mail", "--since", "0", "--only", "dead", "--for", "1").output
+
+
+async def test_keys_and_reseal_count_what_is_left_under_an_older_key(
+    app: App, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    old, new = "old:" + "11" * 32, "new:" + "22" * 32
+    (tmp_path / "sealed_shop.py").write_text(SEALED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("DOCKWORK_PAYLOAD_KEYS", old)
+    assert cli("enqueue", "sealed_shop:app", "pay", "--args", '{"card": "4111"}').exit_code == 0
+    assert shown("keys") == {"old": 1}
+
+    monkeypatch.setenv("DOCKWORK_PAYLOAD_KEYS", f"{new},{old}")
+    monkeypatch.delitem(sys.modules, "sealed_shop")
+    done = shown("reseal", "sealed_shop:app", "mail")
+    assert (done["written"], done["left"]) == (1, {})
+    assert shown("keys", "mail") == {"new": 1}
+    assert "0 sealed anew" in cli("reseal", "sealed_shop:app").output
+
+
+SEALED = """
+from dockwork import App, Encrypted
+
+app = App("sealed")
+
+
+@app.job(queue="mail")
+async def pay(card: Encrypted[str]) -> None: ...
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 from typing import Any
 
@@ -12,21 +13,30 @@ from dockwork.version import __version__
 #: Command -> (module, the first line of its help).
 COMMANDS = {
     "cancel": ("dockwork.cli.act_on_jobs", "Ask jobs not to run, or to stop."),
+    "close": ("dockwork.cli.act_on_queues", "Refuse new jobs on a queue."),
     "dev": ("dockwork.cli.dev", "Run an app with a server of its own, reloading on changes."),
     "enqueue": ("dockwork.cli.enqueue", "Store one job."),
+    "errors": ("dockwork.cli.look", "Show the last failed runs."),
+    "events": ("dockwork.cli.look", "Follow what happens in a queue."),
     "jobs": ("dockwork.cli.jobs", "Show the jobs of a queue, or one job."),
+    "keys": ("dockwork.cli.seals", "Count the jobs that each encryption key seals."),
     "migrate": ("dockwork.cli.act_on_queues", "Raise the version of a queue's stored data."),
     "obliterate": ("dockwork.cli.act_on_queues", "Delete a queue with everything in it."),
+    "open": ("dockwork.cli.act_on_queues", "Take new jobs on a queue again."),
     "pause": ("dockwork.cli.act_on_queues", "Let no worker take a job of a queue."),
     "promote": ("dockwork.cli.act_on_jobs", "Make delayed jobs due now."),
     "purge": ("dockwork.cli.act_on_queues", "Delete the records of ended jobs."),
     "queues": ("dockwork.cli.queues", "Show the queues of a namespace."),
+    "quiesce": ("dockwork.cli.quiesce", "Let workers finish what they have and take nothing new."),
     "reap": ("dockwork.cli.act_on_queues", "Take back jobs whose lease is over."),
     "redrive": ("dockwork.cli.act_on_jobs", "Put ended jobs back, after a look at which."),
     "repair": ("dockwork.cli.act_on_queues", "Put right what is wrong in a queue's data."),
+    "reseal": ("dockwork.cli.seals", "Seal values anew with the current key."),
     "resume": ("dockwork.cli.act_on_queues", "Let workers take jobs of a queue again."),
     "retry": ("dockwork.cli.act_on_jobs", "Let jobs run again now."),
+    "stats": ("dockwork.cli.look", "Show the figures of a queue."),
     "worker": ("dockwork.cli.worker", "Run an app's jobs until told to stop."),
+    "workers": ("dockwork.cli.look", "Show the workers and what they do."),
 }
 
 
@@ -39,7 +49,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        command: click.Command = getattr(
+            importlib.import_module(COMMANDS[name][0]), f"{name}_" if name in dir(builtins) else name
+        )
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""``dockwork pause``, ``resume``, ``purge``, ``obliterate``, ``repair``, ``reap``, ``migrate``: actions on queues."""
+"""Actions on queues: ``dockwork pause``, ``close``, ``purge``, ``obliterate``, ``repair``, and their like."""
 
 from __future__ import annotations
 
@@ -46,6 +46,38 @@ def pause(queue: str, namespace: str | None, output: str) -> None:
 def resume(queue: str, namespace: str | None, output: str) -> None:
     """Let workers take jobs of QUEUE again."""
     _switch(queue, namespace, output, paused=False)
+
+
+def _intake(queue: str, namespace: str | None, output: str, *, closed: bool) -> None:
+    app = plain_app(namespace)
+    changed = with_app(app, lambda: app.close_intake(queue) if closed else app.open_intake(queue))
+    word = "takes no new jobs" if closed else "takes new jobs"
+    if output == "json":
+        write_json({"queue": queue, "closed": closed, "changed": changed})
+    else:
+        click.echo(
+            f"queue {queue} {word}" if changed else f"queue {queue}: as it was; no hand had changed it"
+        )
+    if not changed:
+        raise click.exceptions.Exit(REFUSED)
+
+
+@click.command()
+@click.argument("queue")
+@namespace_option
+@output_option
+def close(queue: str, namespace: str | None, output: str) -> None:
+    """Refuse new jobs on QUEUE. What is there goes on; producers get QueueClosed, ticks are skipped."""
+    _intake(queue, namespace, output, closed=True)
+
+
+@click.command("open")
+@click.argument("queue")
+@namespace_option
+@output_option
+def open_(queue: str, namespace: str | None, output: str) -> None:
+    """Take new jobs on QUEUE again."""
+    _intake(queue, namespace, output, closed=False)
 
 
 @click.command()
