@@ -25,10 +25,12 @@ SHORTEST_TEXT = 4
 FEWEST_DIGITS = 6
 
 #: With more forms than this to look for, or values nested deeper, a text is given up whole.
-MOST_FORMS = 20_000
+MOST_FORMS = 5_000
 DEEPEST = 50
 #: Of a longer text the middle is left out first; what is kept of it in the end is far shorter than either half.
 LONGEST_TEXT = 128 * 1024
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.-]*")
 
 #: pydantic quotes what it refused, and cuts it: halves of a value are found by nobody.
 _QUOTED_INPUT = re.compile(r"(\binput_value=).*?(, input_type=)", re.DOTALL)
@@ -116,6 +118,8 @@ def _texts(text: str) -> Iterator[str]:
         if len(shown) < SHORTEST_TEXT:
             continue
         yield shown
+        if _PLAIN.fullmatch(shown):
+            continue  # it looks the same however it is quoted
         for quoted in (repr(shown), ascii(shown), json.dumps(shown), json.dumps(shown, ensure_ascii=False)):
             yield quoted[1:-1]
         encoded = shown.encode("utf-8", "backslashreplace")

@@ -156,7 +156,7 @@ def test_scrubbing_never_raises_and_then_shows_nothing() -> None:
 
     assert scrub(SECRET, Broken()) == NOT_SCRUBBABLE
     assert scrub(SECRET, nested) == NOT_SCRUBBABLE
-    assert scrub(SECRET, [f"part-{n}" for n in range(30_000)]) == NOT_SCRUBBABLE
+    assert scrub(SECRET, [f"part-{n}" for n in range(6_000)]) == NOT_SCRUBBABLE
     assert Scrubber(failing).text(SECRET) == NOT_SCRUBBABLE
     assert Scrubber(failing).json(b'"x"') == json.dumps(NOT_SCRUBBABLE).encode()
 
@@ -173,10 +173,12 @@ def test_a_long_text_is_cut_in_its_middle_before_it_is_scrubbed() -> None:
 
 
 @pytest.mark.covers("RT-179")
-@given(st.text(min_size=4, max_size=30), st.text(max_size=30), st.text(max_size=30))
-def test_no_text_with_a_value_in_it_comes_out_with_it(value: str, before: str, after: str) -> None:
-    for form in (value, repr(value), json.dumps(value), f"{value!a}"):
-        clean = scrub(before + form + after, value)
-        # The mark itself, or what stands around it, may happen to spell a short value.
-        if value not in REDACTED and value not in before + after and form[1:-1] not in before + after:
-            assert value not in clean.replace(REDACTED, "") or value in before + after
+@given(st.text(alphabet=st.characters(categories=["Lu", "Ll", "Nd", "Po", "Zs"]), min_size=6, max_size=30))
+def test_no_form_of_a_value_comes_out_of_a_text(value: str) -> None:
+    # Between signs that no value here has, so that only the value itself can spell it.
+    said = "\x02".join((value, repr(value), json.dumps(value), ascii(value)))
+
+    clean = scrub(said, value).replace(REDACTED, "")
+
+    assert value not in clean
+    assert set(clean) <= set("\x02'\"")
