@@ -60,7 +60,7 @@ def processes(stack: ExitStack, world: World, folder: Path) -> list[Process]:
         stack.callback(worker.__exit__)
         worker.start()
     for worker in workers:
-        worker.until_running()
+        worker.until_log("worker_runs", within=120 if FULL else 30)
     return workers
 
 
