@@ -210,7 +210,7 @@ async def test_script_flushes_all_the_time_are_not_seen(redis: RedisWorld) -> No
     assert (await redis.totals())["enqueued"] == 100
 
 
-@pytest.mark.covers("RT-061")
+@pytest.mark.covers("RT-061", "FM-26")
 async def test_a_full_redis_refuses_new_work_whole_and_finishes_running_work() -> None:
     with RedisServer() as server:
         world = RedisWorld(RedisStore(server.url), server.url)

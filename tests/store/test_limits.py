@@ -632,6 +632,32 @@ async def test_two_thousand_jobs_of_a_full_key_do_not_hold_up_another(redis: Red
     assert ids(await redis.claim(2)) == ["n0", "z"]
 
 
+@pytest.mark.covers("RT-061", "FM-26")
+async def test_a_full_redis_finishes_the_running_work_of_a_queue_with_limits() -> None:
+    with RedisServer() as server:
+        world = RedisWorld(RedisStore(server.url), server.url)
+        await limit(world, rate=RateLimit(50, 60_000), concurrency=5)
+        await keyed(world, *"abcd")
+        await keyed(world, "x", "y", key="l")
+        first = (await world.claim(2)).claims
+        await world.redis.config_set("maxmemory", "1")
+
+        assert ids(await world.claim(5)) == []
+        settled = await world.settle(
+            *[Settlement(lease=claim.lease, outcome=Outcome.COMPLETED) for claim in first], claim_next=1
+        )
+        assert ids(settled.claimed) == ["b"]
+        assert await world.store.cancel(world.queue, "y") == "cancelled"
+        await world.store.requeue(world.queue, ANN, [settled.claimed.claims[0].lease])
+        await world.store.expire(world.queue)
+        await world.store.reap(world.queue)
+        assert ids(await world.claim(5)) == ["b"]
+        await world.redis.config_set("maxmemory", "0")
+        await world.enqueue("z")
+        assert ids(await world.claim(5)) == ["z"]
+        await world.close()
+
+
 @pytest.mark.covers("RT-150")
 async def test_a_rate_keeps_a_hundred_buckets_at_most(redis: RedisWorld) -> None:
     await limit(redis, rate=RateLimit(1_000, 60_000))

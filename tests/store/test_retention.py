@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dockwork.core.states import State
-from dockwork.store.protocol import Outcome, QueueConfig, Settlement
+from dockwork.store.protocol import EventMode, EventOptions, Outcome, QueueConfig, Settlement
 from support.store_world import RedisWorld, World, a_job
 
 
@@ -24,7 +24,7 @@ async def fail(world: World, *names: str) -> None:
         await world.end(await world.claim_one(), Outcome.DEAD)
 
 
-@pytest.mark.covers("RT-137")
+@pytest.mark.covers("RT-137", "FM-49")
 async def test_a_count_keeps_the_newest(world: World) -> None:
     await world.store.configure(
         world.queue, QueueConfig(keep={"completed_count": 2, "failed_count": 1}), None
@@ -56,7 +56,7 @@ async def test_an_age_drops_what_is_older(world: World) -> None:
     assert await world.ids(State.DEAD) == []
 
 
-@pytest.mark.covers("RT-137")
+@pytest.mark.covers("RT-137", "FM-49")
 async def test_bytes_hold_for_all_ended_jobs_together_and_the_oldest_go_first(world: World) -> None:
     await world.store.configure(world.queue, QueueConfig(keep={"bytes": 2500}), None)
     await complete(world, "a", result=b"r" * 1000)
@@ -161,6 +161,36 @@ async def test_what_goes_leaves_nothing_behind(redis: RedisWorld) -> None:
     assert not [key for key in left if ":j:" in key or ":d:" in key or ":o:" in key]
     meta = await redis.redis.hmget(redis.keys.meta, "bytes", "kept", "keptc")
     assert [int(value or 0) for value in meta] == [0, 0, 0]
+
+
+@pytest.mark.covers("FM-49")
+async def test_very_many_jobs_leave_memory_where_it_was(redis: RedisWorld) -> None:
+    await redis.store.configure(redis.queue, QueueConfig(keep={"completed_count": 100}), None)
+    await redis.store.set_events(redis.queue, EventOptions(mode=EventMode.OFF))
+
+    async def run_jobs(first: int, count: int) -> int:
+        """Run so many, of which each tenth dies; the memory that Redis uses then."""
+        for start in range(first, first + count, 200):
+            await redis.enqueue(*[a_job(f"j{n:06}") for n in range(start, start + 200)])
+            claims = (await redis.claim(200)).claims
+            ends = [Outcome.DEAD if n % 10 == 0 else Outcome.COMPLETED for n in range(200)]
+            pairs = zip(claims, ends, strict=True)
+            await redis.settle(
+                *[Settlement(lease=c.lease, outcome=end, result=b"1" * 500) for c, end in pairs]
+            )
+        await redis.store.configure(
+            redis.queue, QueueConfig(keep={"completed_count": 100, "failed_count": 50}), None
+        )
+        await redis.store.trim(redis.queue)
+        found = await redis.redis.info("memory")
+        return int(found["used_memory_dataset"])
+
+    before = await run_jobs(0, 1000)
+    after = await run_jobs(1000, 4000)
+
+    assert after - before <= before * 0.1
+    assert len(await redis.store.list(redis.queue, State.COMPLETED, limit=500)) == 100
+    assert len(await redis.store.list(redis.queue, State.DEAD, limit=500)) == 50
 
 
 @pytest.mark.covers("RT-041")
