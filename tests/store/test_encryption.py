@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import random
 import re
 import sys
@@ -49,6 +50,7 @@ from dockwork.store.redis import RedisStore
 from dockwork.testing.runner import Pass
 from dockwork.worker import lane
 from dockwork.worker.logs import SHOWN_JOBS, show_jobs
+from support import sealed_app
 from support.redis_server import RedisServer
 from support.store_world import RedisWorld
 from support.waiting import until_async
@@ -858,6 +860,38 @@ async def test_no_dump_no_command_no_event_and_no_log_has_a_secret(
         assert SECRET not in text, name
         assert "dwe1" in text or name in ("events", "reports", "log"), name
     assert "[REDACTED]" in str(reports)
+
+
+@pytest.mark.covers("RT-170", "RT-179")
+async def test_a_child_process_opens_and_seals_as_its_worker_does(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.flush()
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
+    monkeypatch.setenv("DOCKWORK_NAMESPACE", "shop")
+    monkeypatch.setenv("DOCKWORK_PAYLOAD_KEYS", BOTH)
+    monkeypatch.setenv("PYTHONPATH", str(Path(sealed_app.__file__).parents[1]))
+    monkeypatch.delitem(vars(sealed_app.app), "settings", raising=False)
+    shop = Shop(RedisStore(server.url), server.url)
+    worker = sealed_app.app.worker(queues={"mail": 1}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+    try:
+        job = await sealed_app.charge.enqueue(SECRET)
+        card, pid, saved = await job.result(timeout=30)
+        info = await job.info()
+        kept = await shop.all()
+    finally:
+        await worker.shutdown()
+        await running
+        await sealed_app.app.close()
+        await shop.store.close()
+
+    assert (card, saved) == (SECRET, {"card": SECRET})
+    assert pid != os.getpid()
+    assert info is not None
+    assert info.failures[0].message == "declined: [REDACTED]"
+    assert info.progress == "charging [REDACTED]"
+    assert SECRET not in kept
 
 
 async def answer(ask: Callable[[], T]) -> T:
