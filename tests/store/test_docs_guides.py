@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from dockwork import App, Settings
 from dockwork.cli import COMMANDS, main
 from support.redis_server import RedisServer
+from support.waiting import until_async
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
@@ -164,3 +165,41 @@ def test_the_options_table_is_that_of_app_job() -> None:
     assert documented == [
         name for name, parameter in parameters.items() if parameter.kind is inspect.Parameter.KEYWORD_ONLY
     ]
+
+
+async def test_the_uniqueness_guide_runs_from_top_to_bottom(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.flush()
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    for line, text in blocks("uniqueness.md", "python"):
+        await run_block(text, line, "uniqueness.md", module)
+
+    assert (await module.app.stats("mail")).totals["debounced"] == 2
+    await module.app.close()
+
+
+async def test_the_actions_guide_runs_from_top_to_bottom(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.flush()
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    for line, text in blocks("actions.md", "python"):
+        await run_block(text, line, "actions.md", module)
+        if "app.worker(" in text:
+            working = asyncio.create_task(module.worker.run())
+            await until_async(lambda: _is_dead(module.bad))
+            await module.worker.shutdown()
+            await working
+    totals = module.done, module.found.fixed
+
+    assert (totals[0].ok, totals[1]) == (1, 0)
+    await module.app.close()
+
+
+async def _is_dead(job: Any) -> bool:
+    return await job.state() == "dead"
