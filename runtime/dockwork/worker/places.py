@@ -39,6 +39,8 @@ class Places:
 
     def join(self, lane: Sharing) -> None:
         self._lanes.append(lane)
+        self._turn += 1
+        self._served[id(lane)] = self._turn
 
     @property
     def free(self) -> int:
@@ -71,4 +73,4 @@ class Places:
                 one.wake()
 
     def _rank(self, lane: Sharing) -> tuple[int, int]:
-        return lane.taken, self._served.get(id(lane), 0)
+        return lane.taken, self._served[id(lane)]
