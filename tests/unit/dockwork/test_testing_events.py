@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dockwork import App, ErrorReport, Event, Gap, Item, JobRef, State
+from dockwork import App, ErrorReport, Event, Gap, Item, JobRef, Rate, Repeat, State, Unique
 from dockwork.core.keys import QueueName
 from dockwork.events import LONGEST_BUFFER, Token
 from dockwork.registry import JobCall, SyncJobCall
@@ -210,3 +210,56 @@ def test_every_call_has_its_blocking_twin_with_the_same_parameters(whole: type, 
     }
     assert different == {}
     assert [name for name in calls if inspect.iscoroutinefunction(twins[name])] == []
+
+
+@pytest.mark.covers("RT-019", "RT-013")
+@pytest.mark.parametrize("mode", ["manual", "inline"])
+async def test_limits_keys_and_repeats_count_in_a_test_too(app: App, mode: Any) -> None:
+    app.queue("mail", rate=Rate(2, per=60), concurrency=1)
+    send = app.registry["send"]
+
+    @app.job(queue="accounts", concurrency_key="who", per_key=1)
+    async def bill(who: str) -> str:
+        return who
+
+    @app.job(queue="reports")
+    async def report() -> str:
+        return "done"
+
+    async with app.testing(mode) as t:
+        sent = [await send.enqueue(f"person {n}") for n in range(4)]
+        await t.run_all()
+        assert [await ref.state() for ref in sent] == [State.COMPLETED] * 2 + [State.READY] * 2
+        await t.advance(62)
+        await t.run_all()
+        assert [await ref.state() for ref in sent] == [State.COMPLETED] * 4
+
+        bills = [await bill.enqueue("ann") for _ in range(2)]
+        await t.run_all()
+        assert [await ref.result(timeout=0) for ref in bills] == ["ann", "ann"]
+
+        keyed = [await bill.options(idempotency_key="order-7").enqueue("bob") for _ in range(2)]
+        assert [ref.admission for ref in keyed] == ["accepted", "duplicate"]
+        waiting = [await bill.options(unique=Unique("cy"), delay=5).enqueue("cy") for _ in range(2)]
+        assert [ref.admission for ref in waiting] == ["accepted", "duplicate"]
+
+        again = await report.options(repeat=Repeat.every(10, times=3)).enqueue()
+        ran = 0
+        for _ in range(5):
+            ran += sum(job.queue == "reports" for job in await t.run_all())
+            await t.advance(10)
+        assert await again.state() is State.COMPLETED
+        assert mode == "inline" or ran == 3
+
+
+@pytest.mark.covers("RT-019", "RT-024")
+async def test_what_an_operator_does_is_there_in_a_test(app: App) -> None:
+    async with app.testing() as t:
+        bad = await app.registry["send"].enqueue("nowhere")
+        await t.run_all()
+        assert await bad.state() is State.DEAD
+
+        assert await bad.retry() == "ok"
+        assert await bad.state() is State.READY
+        await t.run_all()
+        assert await bad.state() is State.DEAD
