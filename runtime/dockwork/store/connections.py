@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from redis import exceptions as redis_errors
+import redis.exceptions as redis_errors
 from redis.asyncio.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.connection import Connection as SyncConnection
 from redis.connection import SSLConnection as SyncSSLConnection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from redis import exceptions as redis_errors
+import redis.exceptions as redis_errors
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, StoreUnavailable

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from redis import exceptions as redis_errors
+import redis.exceptions as redis_errors
 
 from dockwork.errors import StoreUnavailable
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from redis import exceptions as redis_errors
+import redis.exceptions as redis_errors
 
 from dockwork.core.keys import QueueKeys
 from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
