@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from dockwork.store.calls import SCHEMA
 from dockwork.store.partitioned import names_of
 from dockwork.store.protocol import (
     Acted,
+    Heartbeat,
     JobChange,
     JobView,
     Migrated,
@@ -46,6 +48,9 @@ MAY_REPEAT = (
     "A redriven job runs again from its beginning or its checkpoint, with fresh retries: what it did outside before"
     " it failed (mail sent, money moved) may happen once more."
 )
+
+#: The token of a quiesce that no operator asked for.
+BY_HAND = "by-hand"
 
 #: Jobs in one page of a look.
 _PAGE = 500
@@ -136,17 +141,17 @@ class Edit:
     types: Mapping[str, JobType[Any, Any]] = field(default_factory=dict)
 
 
-class ClientActions:
+class ClientActions(ABC):
     """The actions of `Client`: each on a queue by its name."""
 
     store: Store
     types: Mapping[str, JobType[Any, Any]]
 
-    def name(self, queue: str) -> QueueName:
-        raise TypeError("a client knows its namespace")
+    @abstractmethod
+    def name(self, queue: str) -> QueueName: ...
 
-    async def _open(self) -> None:
-        raise TypeError("a client opens its store")
+    @abstractmethod
+    async def _open(self) -> None: ...
 
     # --- pause
 
@@ -366,7 +371,7 @@ class ClientActions:
         mine = token or secrets.token_hex(8)
         if started is not None:
             started(mine)
-        names = await self._names(queue)
+        names = tuple(reversed(await self._names(queue)))  # of partitions the first goes last
         before, last = 0, Obliterated(token=mine, missing=True)
         for name in names:
             at = await self.store.obliterate(name, mine)
@@ -401,6 +406,28 @@ class ClientActions:
         await self._open()
         found = [await self.store.reap(name) for name in await self._names(queue)]
         return Reaped(returned=sum(one for one, _ in found), buried=sum(one for _, one in found))
+
+    async def workers(self, queue: str) -> list[Heartbeat]:
+        """The workers that beat in the last minute, each as it said."""
+        await self._open()
+        sample = await self.store.sample(self.name(queue), horizon_ms=0)
+        return sorted(sample.workers, key=lambda beat: (beat.pod_name, beat.owner))
+
+    async def quiesce(self, queue: str, *pods: str) -> dict[str, int]:
+        """Ask the workers of these pods (`Heartbeat.pod`) to finish what they have and take nothing new, for 60 s.
+
+        Returns    the jobs that each still holds; ask again to prolong it, and `unquiesce` to end it sooner
+        """
+        held = dict.fromkeys(pods, 0)
+        for name in await self._names(queue):
+            for pod, leases in (await self.store.quiesce(name, dict.fromkeys(pods, BY_HAND))).items():
+                held[pod] += leases
+        return held
+
+    async def unquiesce(self, queue: str, *pods: str) -> None:
+        """Let the workers of these pods take jobs again."""
+        for name in await self._names(queue):
+            await self.store.unquiesce(name, pods)
 
     async def migrate(self, queue: str, version: int = SCHEMA) -> Migrated:
         """Raise the version of a queue's stored data, if every worker that is registered reads it (`behind` is empty).

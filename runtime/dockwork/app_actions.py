@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,7 +11,7 @@ from dockwork.actions import Edit, Progress, PurgePlan, PurgeResult, Reaped, Red
 from dockwork.core.durations import Span
 from dockwork.core.states import State
 from dockwork.store.calls import SCHEMA
-from dockwork.store.protocol import Acted, Migrated, Obliterated, Repaired
+from dockwork.store.protocol import Acted, Heartbeat, Migrated, Obliterated, Repaired
 
 if TYPE_CHECKING:
     from dockwork.client import Client
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AppActions:
+class AppActions(ABC):
     """Actions on the jobs and queues of an app's namespace."""
 
     registry: Registry
 
     @property
+    @abstractmethod
     def client(self) -> Client:
-        raise TypeError("an app has a client for each loop")
+        """The client of the running event loop."""
 
     async def set_paused(self, queue: str, *, expected: bool, wanted: bool) -> bool:
         """Pause or resume, if the queue is as expected: whether it was. What runs goes on."""
@@ -134,19 +136,34 @@ class AppActions:
         """Take back jobs whose lease is over, as workers do by themselves."""
         return await self.client.reap(queue)
 
+    async def workers(self, queue: str) -> list[Heartbeat]:
+        """The workers that beat in the last minute, each as it said."""
+        return await self.client.workers(queue)
+
+    async def quiesce(self, queue: str, *pods: str) -> dict[str, int]:
+        """Ask the workers of these pods (`Heartbeat.pod`) to finish what they have and take nothing new, for 60 s.
+
+        Returns    the jobs that each still holds; ask again to prolong it, and `unquiesce` to end it sooner
+        """
+        return await self.client.quiesce(queue, *pods)
+
+    async def unquiesce(self, queue: str, *pods: str) -> None:
+        """Let the workers of these pods take jobs again."""
+        await self.client.unquiesce(queue, *pods)
+
     async def migrate(self, queue: str, version: int = SCHEMA) -> Migrated:
         """Raise the version of a queue's stored data, if every worker that is registered reads it."""
         return await self.client.migrate(queue, version)
 
 
-class SyncActions:
+class SyncActions(ABC):
     """The blocking twin of `AppActions`: the same calls, results and errors."""
 
     _portal: Portal
     _registry: Registry
 
-    def _at_client(self) -> Client:
-        raise TypeError("a twin has the client of its own loop")
+    @abstractmethod
+    def _at_client(self) -> Client: ...
 
     def _act(self, call: Callable[[_Bound], Awaitable[T]]) -> T:
         async def act() -> T:
@@ -233,6 +250,15 @@ class SyncActions:
 
     def reap(self, queue: str) -> Reaped:
         return self._act(lambda app: app.reap(queue))
+
+    def workers(self, queue: str) -> list[Heartbeat]:
+        return self._act(lambda app: app.workers(queue))
+
+    def quiesce(self, queue: str, *pods: str) -> dict[str, int]:
+        return self._act(lambda app: app.quiesce(queue, *pods))
+
+    def unquiesce(self, queue: str, *pods: str) -> None:
+        self._act(lambda app: app.unquiesce(queue, *pods))
 
     def migrate(self, queue: str, version: int = SCHEMA) -> Migrated:
         return self._act(lambda app: app.migrate(queue, version))

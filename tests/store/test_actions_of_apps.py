@@ -16,6 +16,7 @@ from dockwork.store.memory import MemoryStore
 from dockwork.store.protocol import Acted, Owner, Store
 from dockwork.store.redis import RedisStore
 from support.redis_server import RedisServer
+from support.store_world import a_beat
 from support.waiting import until_async
 
 ANN = Owner(pod="pod", boot="b")
@@ -182,6 +183,22 @@ async def test_pause_resume_reap_repair_migrate_and_obliterate(shop: Shop) -> No
     assert (await app.obliterate("mail", confirm="mail")).missing
 
 
+@pytest.mark.covers("RT-024")
+async def test_workers_are_listed_and_asked_to_take_nothing_new(shop: Shop) -> None:
+    name = QueueName("shop", "mail")
+    await shop.send.enqueue("ann")
+    await shop.send.enqueue("bob")
+    await shop.store.renew(name, [], a_beat(ANN))
+    await shop.store.claim(name, ANN, number=1, slots=1)
+
+    (worker,) = await shop.app.workers("mail")
+    assert worker.owner == str(ANN)
+    assert await shop.app.quiesce("mail", worker.pod) == {ANN.pod: 1}
+    assert (await shop.store.claim(name, ANN, number=2, slots=1)).refused == "quiesced"
+    await shop.app.unquiesce("mail", worker.pod)
+    assert len((await shop.store.claim(name, ANN, number=3, slots=1)).claims) == 1
+
+
 @pytest.mark.covers("RT-004", "RT-024")
 def test_the_blocking_twin_has_every_action(server: RedisServer) -> None:
     server.flush()
@@ -220,3 +237,36 @@ def test_app_and_twin_have_the_same_actions() -> None:
 
     names = {name for name in vars(AppActions) if not name.startswith("_")} - {"client", "registry"}
     assert names == {name for name in vars(SyncActions) if not name.startswith("_")}
+
+
+@pytest.mark.covers("RT-024", "RT-046")
+async def test_actions_reach_every_partition(server: RedisServer) -> None:
+    server.flush()
+    app = App("shop", namespace="shop", redis=server.url)
+    app.queue("mail", partitions=3)
+
+    @app.job(queue="mail")
+    async def send(n: int) -> None: ...
+
+    try:
+        jobs = [await send.enqueue_in(3600, n) for n in range(12)]
+        assert await jobs[0].edit(0, priority=5) == "ok"
+        assert await app.promote("mail", jobs[0].id, jobs[1].id) == 2
+        for job in jobs:
+            assert await job.cancel() == "cancelled"
+        plan = await app.plan_redrive("mail", state="cancelled")
+        assert (plan.count, len(plan.picks)) == (12, 3)
+        info = await jobs[3].info()
+        assert info is not None
+        assert await app.redrive(jobs[3].id, info.digest) == "ok"
+        done = await app.redrive_all(plan)
+        assert (done.ok, done.conflicted) == (11, (jobs[3].id,))
+        await jobs[5].cancel()
+        purged = await app.purge(await app.plan_purge("mail", state="cancelled"))
+        assert purged.deleted == 1
+        assert (await app.repair("mail")).checked == 11
+        gone = await app.obliterate("mail", confirm="mail")
+        assert (gone.done, gone.deleted) == (True, 11)
+        assert await app.queues() == []
+    finally:
+        await app.close()

@@ -50,7 +50,7 @@ async def test_orphans_of_each_kind_are_put_right_and_counted(redis: RedisWorld)
 
 @pytest.mark.covers("FM-15")
 async def test_counters_that_are_off_are_counted_anew(redis: RedisWorld) -> None:
-    await redis.enqueue(*"abc")
+    await redis.enqueue(*"ab", a_job("c", sealed="key1,key2"))
     claims = (await redis.claim(3)).claims
     await redis.end(claims[0], Outcome.PARKED, park_type="t@h")
     await redis.end(claims[1], Outcome.DEAD, reason="attempts")
@@ -58,12 +58,14 @@ async def test_counters_that_are_off_are_counted_anew(redis: RedisWorld) -> None
     await db.hset(keys.meta, mapping={"bytes": 999, "kept": 5, "keptc": 7, "parked": 4})
     await db.hset(keys.leased, mapping={"pod-a": 9, "pod-gone": 2})
     await db.hset(keys.parked, mapping={"t@h": 3, "gone@h": 1})
+    await db.hset(keys.key_ids, mapping={"key1": 9, "gone": 1})
 
     found = await redis.store.repair(redis.queue)
 
-    assert set(found.counters) == {"bytes", "kept", "kept_completed", "parked", "leased"}
+    assert set(found.counters) == {"bytes", "kept", "kept_completed", "parked", "leased", "sealed"}
     await holds(redis)
     assert (await redis.store.stats(redis.queue)).parked_types == {"t@h": 1}
+    assert await redis.store.key_ids(redis.queue) == {"key1": 1, "key2": 1}
 
 
 @pytest.mark.covers("FM-15")

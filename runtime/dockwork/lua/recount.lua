@@ -12,15 +12,17 @@
 -- KEYS[10]  held_jobs     prefix
 -- KEYS[11]  records       prefix
 -- KEYS[12]  parked_types  prefix
+-- KEYS[13]  key_ids       hash
 -- ARGV[1]   mark          str   of `weigh`, from before the first job was weighed
 -- ARGV[2]   bytes         int
 -- ARGV[3]   kept          int
 -- ARGV[4]   kept_completed  int
--- ARGV[5+]  key, number   str, int    jobs that may be claimed, by concurrency key
+-- ARGV[5]   keys          int    concurrency keys that follow
+-- ARGV[6+]  key, number   str, int    jobs that may be claimed by concurrency key, then jobs by sealing key
 -- Returns   {"ok", "moved"} | {"ok", "ok", name...}   the counters that were wrong
 local K = {meta = KEYS[1], lease = KEYS[2], stats = KEYS[3], wake = KEYS[4], cold = KEYS[5], parked = KEYS[6],
   leased = KEYS[7], key_counts = KEYS[8], held_keys = KEYS[9], held_jobs = KEYS[10], records = KEYS[11],
-  parked_types = KEYS[12]}
+  parked_types = KEYS[12], key_ids = KEYS[13]}
 --- @include "open"
 --- @include "whole"
 --- @include "record_key"
@@ -49,9 +51,14 @@ for _, id in ipairs(redis.call("ZRANGE", K.lease, 0, -1)) do
     keys[R[2]][1] = keys[R[2]][1] + 1
   end
 end
-for i = 5, #ARGV, 2 do
-  keys[ARGV[i]] = keys[ARGV[i]] or {0, 0}
-  keys[ARGV[i]][2] = tonumber(ARGV[i + 1])
+local sealed = {}
+for i = 6, #ARGV, 2 do
+  if i < 6 + 2 * tonumber(ARGV[5]) then
+    keys[ARGV[i]] = keys[ARGV[i]] or {0, 0}
+    keys[ARGV[i]][2] = tonumber(ARGV[i + 1])
+  else
+    sealed[ARGV[i]] = tonumber(ARGV[i + 1])
+  end
 end
 local parked, in_all, held, ready, prio = {}, 0, {}, 0, 0
 for _, name in ipairs(redis.call("HKEYS", K.parked)) do
@@ -71,6 +78,7 @@ if replace_hash(K.leased, leased) then reply[#reply + 1] = "leased" end
 if replace_hash(K.parked, parked) then reply[#reply + 1] = "parked" end
 if replace_hash(K.held_keys, held) then reply[#reply + 1] = "held" end
 if replace_hash(K.key_counts, keys) then reply[#reply + 1] = "keys" end
+if replace_hash(K.key_ids, sealed) then reply[#reply + 1] = "sealed" end
 fix("bytes", "bytes", S.bytes, tonumber(ARGV[2]))
 fix("kept", "kept", S.kept, tonumber(ARGV[3]))
 fix("kept_completed", "keptc", S.kept_completed, tonumber(ARGV[4]))

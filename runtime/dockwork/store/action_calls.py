@@ -131,23 +131,27 @@ class Weight(NamedTuple):
     bytes: int
     kept: int
     kept_completed: int
-    keys: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    sealed: tuple[str, ...] = ()
 
 
 def weigh(keys: QueueKeys, ids: Sequence[str]) -> Call[Weight]:
     """What these jobs, at most 200, add to the counters."""
 
     def decode(reply: list[Any]) -> Weight:
-        _, mark, size, kept, completed, *found = reply
-        return Weight(mark, int(size), int(kept), int(completed), tuple(key.decode() for key in found))
+        _, mark, size, kept, completed, by_key, sealed = reply
+        names = [tuple(name.decode() for name in found) for found in (by_key, sealed)]
+        return Weight(mark, int(size), int(kept), int(completed), *names)
 
     return Call("weigh", keys, list(ids), decode, reads=True)
 
 
-def recount(keys: QueueKeys, total: Weight, by_key: Mapping[str, int]) -> Call[tuple[str, ...] | None]:
+def recount(
+    keys: QueueKeys, total: Weight, by_key: Mapping[str, int], sealed: Mapping[str, int]
+) -> Call[tuple[str, ...] | None]:
     """The counters that were wrong; None if the queue has moved since it was weighed."""
-    args: list[Arg] = [total.mark, total.bytes, total.kept, total.kept_completed]
-    for key, number in by_key.items():
+    args: list[Arg] = [total.mark, total.bytes, total.kept, total.kept_completed, len(by_key)]
+    for key, number in [*by_key.items(), *sealed.items()]:
         args += (key, number)
 
     def decode(reply: list[Any]) -> tuple[str, ...] | None:

@@ -64,6 +64,8 @@ class ActionStore(CronStore):
         keys = self.keys(queue)
         part: action_calls.Part = await self._run(action_calls.obliterate(keys, token))
         at = part.at
+        if at.missing:
+            await self._forget(queue)
         if part.said != "empty":
             return at
         # No job is left: what else there is of the queue goes key by key, and its meta last.
@@ -74,10 +76,15 @@ class ActionStore(CronStore):
             if gone:
                 await wire.ask("UNLINK", *gone)
         said = await self._run(action_calls.obliterate_end(keys, token))
-        registry = await self._wire()
-        await registry.ask("HDEL", queues_key(queue.namespace), queue.queue)
-        self.forget_queue(queue)
+        await self._forget(queue)
         return replace(at, done=said == "ok", missing=said == "missing", conflicted=said == "conflicted")
+
+    async def _forget(self, queue: QueueName) -> None:
+        if queue.partition in (None, 0):
+            # The list of queues says how many partitions there are: the first one goes last, and takes it along.
+            registry = await self._wire()
+            await registry.ask("HDEL", queues_key(queue.namespace), queue.queue)
+        self.forget_queue(queue)
 
     @abstractmethod
     async def expire(self, queue: QueueName) -> int: ...
@@ -117,20 +124,21 @@ class ActionStore(CronStore):
         for _ in range(_COUNTS):
             total = await self._run(action_calls.weigh(keys, ()))
             by_key: Counter[str] = Counter()
+            sealed: Counter[str] = Counter()
             ids: set[str] = set()
             async for page in self._scan(queue, keys.records):
                 ids |= {key.decode().removeprefix(keys.records) for key in page}
             for chunk in _chunks(sorted(ids)):
                 one = await self._run(action_calls.weigh(keys, chunk))
                 by_key.update(one.keys)
+                sealed.update(one.sealed)
                 total = Weight(
                     total.mark,
                     total.bytes + one.bytes,
                     total.kept + one.kept,
                     total.kept_completed + one.kept_completed,
-                    (),
                 )
-            counters = await self._run(action_calls.recount(keys, total, by_key))
+            counters = await self._run(action_calls.recount(keys, total, by_key, sealed))
             if counters is not None:
                 return counters
         return None

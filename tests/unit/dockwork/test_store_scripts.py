@@ -95,7 +95,7 @@ EXAMPLES: list[Call[Any]] = [
     action_calls.repair(KEYS, ["a", "b"]),
     action_calls.repair_locks(KEYS, ["ab", "cd"]),
     action_calls.weigh(KEYS, ["a", "b"]),
-    action_calls.recount(KEYS, Weight(b"mark", 1, 2, 3, ()), {"k": 1, "l": 2}),
+    action_calls.recount(KEYS, Weight(b"mark", 1, 2, 3), {"k": 1}, {"z": 2}),
     action_calls.migrate(KEYS, 1),
     event_calls.set_events(KEYS, EventOptions()),
     event_calls.errors(KEYS, 5),
