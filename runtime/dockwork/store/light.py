@@ -25,9 +25,19 @@ class LightPackage(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         with _loading:
             if type(self) is LightPackage:
-                self.__class__ = ModuleType  # type: ignore[assignment]
-                spec.loader.exec_module(self)
+                # The outer package's code first, as an import would have it: the inner one's may rely on it.
+                outer = sys.modules.get(self.__name__.rpartition(".")[0])
+                if type(outer) is LightPackage:
+                    _run(outer)
+                _run(self)
         return getattr(self, name)
+
+
+def _run(package: ModuleType) -> None:
+    spec = package.__spec__
+    if type(package) is LightPackage and spec is not None and spec.loader is not None:
+        package.__class__ = ModuleType  # type: ignore[assignment]
+        spec.loader.exec_module(package)
 
 
 def import_lightly(*packages: str) -> None:
