@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -154,6 +155,19 @@ async def ends_its_process() -> None:
 async def fails(message: str) -> None:
     receipt("fails began")
     raise ValueError(message)
+
+
+@app.job(queue=QUEUE, retries=0)
+async def stops_the_loop() -> None:
+    asyncio.get_running_loop().stop()
+
+
+@app.job(queue=QUEUE, retries=0)
+async def exits_in_a_task() -> None:
+    async def exit_now() -> None:
+        sys.exit(9)
+
+    await asyncio.create_task(exit_now())
 
 
 @app.job(queue=QUEUE, isolation="process")

@@ -10,14 +10,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from dockwork import clock
 from dockwork.errors import DockworkError, Interrupted
 from dockwork.worker.runs import CURRENT, Run
 
 T = TypeVar("T")
 
-#: What a handler cancelled besides the worker's tasks is seen to end so soon afterwards.
-AT_ONCE_S = 1.0
+#: What a handler cancelled besides the worker's tasks hears of it within so many turns of the loop.
+TURNS = 16
 
 
 class NotYours(DockworkError, RuntimeError):
@@ -25,10 +24,24 @@ class NotYours(DockworkError, RuntimeError):
 
 
 class _Meddling:
-    """The last time that a handler tried to cancel a task of the worker's."""
+    """A handler has just tried to cancel a task of the worker's on this loop."""
 
-    at = float("-inf")
-    run: Run | None = None
+    def __init__(self, run: Run, loop: asyncio.AbstractEventLoop) -> None:
+        self.run = run
+        self._loop = loop
+        self._turns = TURNS
+        _MEDDLING[loop] = self
+        loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turns -= 1
+        if self._turns:
+            self._loop.call_soon(self._turn)
+        elif _MEDDLING.get(self._loop) is self:
+            del _MEDDLING[self._loop]
+
+
+_MEDDLING: dict[asyncio.AbstractEventLoop, _Meddling] = {}
 
 
 class Kept(asyncio.Task[Any]):
@@ -38,7 +51,8 @@ class Kept(asyncio.Task[Any]):
         run = _handler_that_calls()
         if run is None:
             return super().cancel(msg)
-        _Meddling.at, _Meddling.run = clock.monotonic(), run
+        if asyncio._get_running_loop() is self.get_loop():
+            _Meddling(run, self.get_loop())
         raise NotYours("a handler may cancel the tasks that it made, not those of its worker")
 
 
@@ -50,7 +64,8 @@ def keep(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Ta
 
 def was_meddled(run: Run | None = None) -> bool:
     """Whether a cancellation that comes now is some handler's doing, and not that of `run` itself."""
-    return clock.monotonic() - _Meddling.at < AT_ONCE_S and (run is None or _Meddling.run is not run)
+    meddling = _MEDDLING.get(asyncio.get_running_loop())
+    return meddling is not None and (run is None or meddling.run is not run)
 
 
 def spare(error: BaseException, run: Run) -> BaseException:

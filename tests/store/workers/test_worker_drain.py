@@ -206,6 +206,20 @@ def test_a_worker_without_redis_lives_is_not_ready_and_ends_when_told(tmp_path: 
         assert worker.wait(within=10) == 0
 
 
+@pytest.mark.covers("RT-118")
+async def test_a_handler_that_stops_the_loop_or_exits_in_a_task_fails_and_the_worker_goes_on(
+    world: World, tmp_path: Path
+) -> None:
+    with Process(world.url, tmp_path) as worker:
+        for name, error in (("stops_the_loop", "NotYours"), ("exits_in_a_task", "SystemExit")):
+            view = await world.until(await world.declared(name), State.DEAD)
+            assert view.failures[0].error_class.endswith(error)
+            await world.until(await world.declared("quick", n=1), State.COMPLETED)
+        worker.signal(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert '"event": "exit_ignored"' in worker.log()
+
+
 @pytest.mark.covers("RT-117")
 async def test_without_traps_run_returns_and_no_handler_is_installed(world: World) -> None:
     before = signal.getsignal(signal.SIGTERM)
