@@ -6,8 +6,8 @@
 The Redis is the run's own, on loopback, with an append-only file that is synced before each answer (`appendfsync
 always`): what was acknowledged is on disk, so none of it may be lost by a SIGKILL. A producer stores jobs with ids of
 its own and asks again under the same ids after a lost answer. 1 % of the jobs fail once on purpose, 2 % are delayed,
-2 % have a priority, 10 % run in threads; most take up to 20 ms, some up to 2 s. Each handler leaves receipts, and they
-alone say what ran.
+2 % have a priority, 10 % run in threads, of 10 % only two of the same account may run at once. Most take up to 20 ms,
+some up to 2 s. Each handler leaves receipts, and they alone say what ran.
 
 Held: every acknowledged job ran to its end and is completed in Redis, once by its counters; a job ran again only
 where the SIGKILL of a worker took the run, or the word of its end, with it. A worker that is told to end (SIGTERM)
@@ -39,7 +39,6 @@ from typing import Any
 import chaos_app
 from benchkit.receipts import read_receipts
 from benchkit.reckoning import Delivery, reckon
-from dockwork import JobType
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
 from dockwork.registry import Item
@@ -73,6 +72,7 @@ class Plan:
     roll_every: float
     lease: float
     patience: float
+    partitions: int
 
 
 @dataclass
@@ -136,6 +136,7 @@ class Fleet:
             "CHAOS_WORKER": name,
             "CHAOS_RECEIPTS": str(self.receipts),
             "CHAOS_LEASE": str(self._plan.lease),
+            "CHAOS_PARTITIONS": str(self._plan.partitions),
             "DOCKWORK_REDIS_URL": self._url,
             "DOCKWORK_NAMESPACE": "chaos",
             "DOCKWORK_QUEUES": f"chaos={self._plan.slots}",
@@ -173,6 +174,7 @@ class Chaos:
         os.environ |= {"DOCKWORK_REDIS_URL": self.server.url, "DOCKWORK_NAMESPACE": "chaos"}
         os.environ |= {"CHAOS_LEASE": str(plan.lease)}
         self._app = chaos_app.app
+        chaos_app.declare(plan.partitions)
 
     async def run(self) -> tuple[Delivery, QueueStats]:
         """Strike until all jobs have ended, then reckon."""
@@ -333,10 +335,18 @@ def _item(number: int, dice: random.Random) -> Item[Any]:
         0
     ]
     fail_once, delayed, urgent = (dice.random() < share for share in (0.01, 0.02, 0.02))
-    type_: JobType[..., int] = chaos_app.step_in_thread if dice.random() < 0.1 else chaos_app.step
+    kind = dice.random()
     delay = dice.uniform(0.5, 5) if delayed else 0.0
-    options = type_.options(id=f"j{number}", priority=dice.choice((-5, 5)) if urgent else 0, delay=delay)
-    return options.item(ms=ms, fail_once=fail_once)
+    options: dict[str, Any] = {
+        "id": f"j{number}",
+        "priority": dice.choice((-5, 5)) if urgent else 0,
+        "delay": delay,
+    }
+    if kind < 0.1:
+        account = dice.randrange(50)
+        return chaos_app.step_of_account.options(**options).item(account=account, ms=ms, fail_once=fail_once)
+    type_ = chaos_app.step_in_thread if kind < 0.2 else chaos_app.step
+    return type_.options(**options).item(ms=ms, fail_once=fail_once)
 
 
 def figures(
@@ -383,6 +393,7 @@ def plan_of(arguments: Sequence[str] | None = None) -> tuple[Plan, Path | None, 
     options.add_argument(
         "--patience", type=float, default=120, help="seconds without progress: the rest is lost"
     )
+    options.add_argument("--partitions", type=int, default=1, help="of the queue")
     options.add_argument("--out", type=Path, help="append the figures to <out>/<date>/chaos.jsonl")
     options.add_argument(
         "--keep", type=Path, help="leave logs, receipts and the append-only file in this folder"

@@ -28,10 +28,16 @@ def make_store() -> RedisStore:
 
 
 app = App("chaos", store=make_store)
-# Everything that ended is kept: an id that came twice would otherwise be a new job once the first is forgotten.
-app.queue(
-    QUEUE, max_deliveries=MOST_DELIVERIES, max_bytes="8Gi", keep=Keep(age=timedelta(hours=6), count=2_000_000)
-)
+
+
+def declare(partitions: int) -> None:
+    """Say what the queue is; the driver says it again with its own number of partitions."""
+    # Everything that ended is kept: an id that came twice would be a new job once the first is forgotten.
+    keep = Keep(age=timedelta(hours=6), count=2_000_000)
+    app.queue(QUEUE, max_deliveries=MOST_DELIVERIES, max_bytes="8Gi", keep=keep, partitions=partitions)
+
+
+declare(int(os.environ.get("CHAOS_PARTITIONS", "1")))
 receipts = Receipts(os.environ.get("CHAOS_RECEIPTS", os.devnull), os.environ.get("CHAOS_WORKER", "?"))
 
 
@@ -48,6 +54,14 @@ def step_in_thread(ctx: Context, ms: int, fail_once: bool = False) -> int:
     """Takes `ms` in a thread."""
     receipts.write("B", ctx.job.id, ctx.job.attempt)
     time.sleep(ms / 1000)
+    return _end(ctx, ms, fail_once)
+
+
+@app.job(queue=QUEUE, retries=1, backoff=Backoff.fixed(1), concurrency_key="account", per_key=2)
+async def step_of_account(ctx: Context, account: int, ms: int, fail_once: bool = False) -> int:
+    """As `step`, but at most two of an account at once: the others are held."""
+    receipts.write("B", ctx.job.id, ctx.job.attempt)
+    await asyncio.sleep(ms / 1000)
     return _end(ctx, ms, fail_once)
 
 
