@@ -222,16 +222,22 @@ async def test_a_discarded_job_keeps_its_reason_without_the_value(shop: Shop) ->
 
 @pytest.mark.covers("RT-170")
 async def test_a_function_in_a_thread_and_the_sync_twin_seal_alike(shop: Shop) -> None:
-    if shop.url:
-        app = App("shop", namespace="shop", redis=shop.url, encryption=Encryption(keys=ONE))
-        app.registry = shop.app().registry
     app = shop.app()
-    job = await app.enqueue("post", {"to": "ann", "body": SECRET}, queue="mail")
+    producer = apart(shop, app)
+
+    def enqueue() -> str:
+        try:
+            return producer.sync.enqueue("post", {"to": "ann", "body": SECRET}, queue="mail").id
+        finally:
+            producer.sync.close()
+
+    job_id = await asyncio.to_thread(enqueue)
+    assert key_of((await shop.args(job_id))["body"]) == "k1"
     assert SECRET not in await shop.all()
     await shop.work(app)
 
     assert shop.seen == [("ann", SECRET, None)]
-    assert await job.result(timeout=5) == "posted"
+    assert await app.ref("mail", job_id).result(timeout=5) == "posted"
     assert await app.keys("mail") == {}
 
 
@@ -563,7 +569,7 @@ async def test_plain_values_by_name_in_bulk_and_by_the_command_are_sealed_before
     jobs = [await app.enqueue("send", plain, queue="mail")]
     admissions = await app.enqueue_many([app.item("send", plain, queue="mail"), send_of(app).item(**plain)])
     module = types.ModuleType("sealed_shop")
-    module.app = app  # type: ignore[attr-defined]
+    module.app = apart(shop, app)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "sealed_shop", module)
     command = ["enqueue", "sealed_shop:app", "send", "--args", json.dumps(plain), "-o", "json"]
     done = await asyncio.to_thread(CliRunner().invoke, main, command)
@@ -896,6 +902,16 @@ async def test_a_child_process_opens_and_seals_as_its_worker_does(
 
 async def answer(ask: Callable[[], T]) -> T:
     return ask()
+
+
+def apart(shop: Shop, app: App) -> App:
+    """The same job types for another thread: on Redis with connections of its own."""
+    if not shop.url:
+        return app
+    made = App("shop", namespace="shop", redis=shop.url)
+    for job_type in app.registry.values():
+        made.registry.add(job_type)
+    return made
 
 
 def send_of(app: App) -> Any:
