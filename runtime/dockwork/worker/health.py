@@ -22,6 +22,7 @@ class LaneSeen:
 
     renewal_round_ago, claim_pass_ago    seconds
     can_claim                            a slot is free, and claims are allowed
+    keyless                              jobs with sealed values came, and there was no key ring to open them with
     """
 
     queue: str
@@ -32,6 +33,7 @@ class LaneSeen:
     claim_pass_ago: float
     can_claim: bool
     quiesced: bool
+    keyless: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +87,8 @@ def why_not_ready(seen: WorkerSeen) -> str:
     for lane in seen.lanes:
         if lane.quiesced:
             return f"queue {lane.queue}: quiesced"
+        if lane.keyless:
+            return f"queue {lane.queue}: there is no key ring for its sealed values"
         if seen.lag_s > lane.lease_s * LAG_OF_LEASE:
             return f"the event loop lags {seen.lag_s:.1f} s"
     return ""

@@ -145,6 +145,7 @@ class Lane:
         self._ended: list[Run] = []
         self._returning: list[Run] = []
         self._keyless: list[Run] = []
+        self.keyless_until = 0.0  #: by the monotonic clock
         self._strays: dict[str, Run] = {}  # handlers that still run without a lease of ours
         self._waiting_for: dict[str, Run] = {}
         self._calls: set[asyncio.Task[None]] = set()
@@ -289,6 +290,7 @@ class Lane:
         self.working.discard(run)
         run.phase = RETURNING
         self._keyless.append(run)
+        self.keyless_until = clock.monotonic() + FAILED_FOR
         if self._loop.time() >= self._failed_until:
             self._failed_until = self._loop.time() + FAILED_FOR
             self._loop.call_later(FAILED_FOR, self.hunger)

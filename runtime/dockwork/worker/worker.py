@@ -670,6 +670,7 @@ class Worker:
             claim_pass_ago=now - max(lane.passed_at, self.link.up_since),
             can_claim=bool(lane.free) and lane.may_claim,
             quiesced=lane.quiesced,
+            keyless=now < lane.keyless_until,
         )
 
     def _over_hard(self, now: float) -> float:
