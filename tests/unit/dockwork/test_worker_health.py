@@ -76,6 +76,7 @@ def test_what_a_restart_would_not_mend_leaves_it_alive(look: WorkerSeen) -> None
     ("look", "reason"),
     [
         (seen(draining=True), "draining"),
+        (seen({"keyless": True}), "queue mail: there is no key ring for its sealed values"),
         (seen(started=False), "starting"),
         (seen(started=False, failure="SchemaMismatch: 2"), "SchemaMismatch: 2"),
         (seen(answered_ago=11), "Redis does not answer"),
