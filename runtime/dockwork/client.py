@@ -148,9 +148,7 @@ class JobRef(Generic[R]):
         """What happens to this job, for ever; ``resumed`` too if it waits when its queue is resumed."""
         return self.client().events(self.queue, only=only, since=since, job=self.id)
 
-    async def cancel(
-        self, *, force: bool = False
-    ) -> Literal["cancelled", "flagged", "too_late", "missing"]:
+    async def cancel(self, *, force: bool = False) -> Literal["cancelled", "flagged", "too_late", "missing"]:
         """Ask the job not to run: ``cancelled`` if it waited, ``flagged`` if it runs and is told within a second,
         ``too_late`` if it has ended, ``missing`` if it is not known.
 

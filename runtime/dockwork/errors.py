@@ -84,7 +84,9 @@ class KeyReuse(DockworkError, ValueError):
         self.job_id = job_id
         self.expected = f"the type and arguments of its first use, job {job_id}"
         self.got = "others"
-        super().__init__(f"{self.field}: expected {self.expected} in queue {queue}, got others; nothing was added")
+        super().__init__(
+            f"{self.field}: expected {self.expected} in queue {queue}, got others; nothing was added"
+        )
 
 
 class UniqueConflict(DockworkError):
@@ -100,7 +102,9 @@ class UniqueConflict(DockworkError):
         self.job_id = job_id
         self.expected = "a key that no job holds"
         self.got = f"that of job {job_id}"
-        super().__init__(f"{self.field}: expected {self.expected} in queue {queue}, got {self.got}; nothing was added")
+        super().__init__(
+            f"{self.field}: expected {self.expected} in queue {queue}, got {self.got}; nothing was added"
+        )
 
 
 class RoutingConflict(DockworkError, ValueError):

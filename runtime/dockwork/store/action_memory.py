@@ -23,7 +23,10 @@ class ActionMemory(MemoryBase):
         fresh: Mapping[str, Resealed] | None = None,
     ) -> builtins.list[Acted]:
         with self._turn(queue) as turn:
-            return [memory_actions.redrive(turn, job_id, digest, (fresh or {}).get(job_id)) for job_id, digest in picks]
+            return [
+                memory_actions.redrive(turn, job_id, digest, (fresh or {}).get(job_id))
+                for job_id, digest in picks
+            ]
 
     async def edit(self, queue: QueueName, job_id: str, revision: int, change: JobChange) -> Acted:
         action_calls.check_change(change)

@@ -61,8 +61,9 @@ MOST_LEASES = 500
 #: Envelope bytes in one claim's reply; one job may exceed it.
 CLAIM_BYTES = 4 * 1024 * 1024
 
-RESULT_BYTES = 64 * 1024
-CHECKPOINT_BYTES = 64 * 1024
+#: The largest that a queue may allow; what it allows where nobody says more is the worker's to know.
+RESULT_BYTES = 1024 * 1024
+CHECKPOINT_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -190,7 +191,8 @@ def _check_keys(keys: JobKeys) -> None:
     for name in ("unique", "idempotency", "digest"):
         value: str = getattr(keys, name)
         require(not value or value.isalnum(), f"keys.{name}", expected="a hash in hex", got=value)
-    require(keys.until in ("start", "finish", "ttl"), "until", expected="start, finish or ttl", got=keys.until)
+    known = keys.until in ("start", "finish", "ttl")
+    require(known, "until", expected="start, finish or ttl", got=keys.until)
 
 
 def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
@@ -239,12 +241,12 @@ def _admission(job_id: str, word: bytes) -> Admission:
     text = word.decode()
     if text[0] in "=~":
         # "=" the job that is there stays as it is, "~" it took the new arguments.
-        said, known, reason = (text[1:].split("=") + ["", ""])[:3]
+        said, known, reason = [*text[1:].split("="), "", ""][:3]
         state_now = None if said == "gone" else State(said)
         return Admission(id=known or job_id, outcome=Admitted.DUPLICATE, reason=reason, state=state_now)
     if text[0] != "!":
         raise ValueError(text)
-    reason, current, limit, holder = (text[1:].split(":", 3) + [""])[:4]
+    reason, current, limit, holder = [*text[1:].split(":", 3), ""][:4]
     return Admission(
         id=job_id,
         outcome=Admitted.REJECTED,
