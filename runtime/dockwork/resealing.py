@@ -35,7 +35,7 @@ class ResealReport:
     conflicted   jobs that somebody wrote or took meanwhile: call it again
     unknown      jobs of types that this process does not know, or that seal nothing here
     refused      jobs that these keys do not open, or with plain values that are refused; `unopened` names some
-    left         jobs per id of a key other than the current one, when it was over: empty = they can be retired
+    left         jobs and schedules per id of a key other than the current one, when it was over: empty = they can go
     """
 
     looked: int = 0
@@ -110,6 +110,7 @@ async def reseal_queue(
         names = [job_type.name for job_type in types]
         for state in STATES:
             report = await _reseal_state(store, queue, registry, state, (current, names), report, told)
+        report = await _reseal_schedules(store, queue, registry, (current, names), report)
         counts = await store.key_ids(queue)
         report = replace(report, left={key: jobs for key, jobs in counts.items() if key != current})
     told(report)
@@ -152,6 +153,32 @@ async def _reseal_state(
             conflicted=report.conflicted + sum(one in _AGAIN for one in said),
         )
         told(report)
+
+
+async def _reseal_schedules(
+    store: Store, queue: QueueName, registry: Registry, wanted: tuple[str, list[str]], report: ResealReport
+) -> ResealReport:
+    current, names = wanted
+    for found in await store.sealed_schedules(queue, key=current, types=names):
+        report = replace(report, looked=report.looked + 1)
+        try:
+            change = reseal_job(registry.get(found.type), found)
+        except (DecryptionError, Undecodable):
+            named = (*report.unopened, found.id)[:NAMED]
+            report = replace(report, refused=report.refused + 1, unopened=named)
+            continue
+        if change is None or change.envelope is None:
+            report = replace(report, unknown=report.unknown + 1)
+            continue
+        said = await store.reseal_schedule(
+            queue, found.id, found.digest, key=current, envelope=change.envelope
+        )
+        report = replace(
+            report,
+            written=report.written + (said is Resealing.OK),
+            conflicted=report.conflicted + (said is Resealing.CONFLICTED),
+        )
+    return report
 
 
 _AGAIN = (Resealing.CONFLICTED, Resealing.RUNNING)

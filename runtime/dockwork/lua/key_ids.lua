@@ -1,10 +1,20 @@
--- Jobs per id of the key that seals something of them.
+-- Jobs per id of the key that seals something of them, and schedules per id of the key that seals their arguments.
 -- KEYS[1]   meta     hash
 -- KEYS[2]   key_ids  hash
+-- KEYS[3]   cron     hash
 -- ARGV      none
--- Returns   {"ok", {id, jobs...}}
-local K = {meta = KEYS[1], key_ids = KEYS[2]}
+-- Returns   {"ok", {id, jobs...}, {id...}}   the second once for each schedule
+local K = {meta = KEYS[1], key_ids = KEYS[2], cron = KEYS[3]}
 --- @include "open"
+--- @include "sealed_options"
 local S = open(K)
 if S.wrong then return S.wrong end
-return {"ok", redis.call("HGETALL", K.key_ids)}
+local fields, scheduled = redis.call("HGETALL", K.cron), {}
+for i = 1, #fields, 2 do
+  if string.sub(fields[i], -6) == ":entry" then
+    for id in string.gmatch(sealed_options(cjson.decode(fields[i + 1]).options), "[^,]+") do
+      scheduled[#scheduled + 1] = id
+    end
+  end
+end
+return {"ok", redis.call("HGETALL", K.key_ids), scheduled}

@@ -87,6 +87,17 @@ class CronMemory(Refilled):
     @abstractmethod
     async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> list[Admission]: ...
 
+    # --- what is sealed of them
+
+    def scheduled_jobs(self, queue: QueueName) -> dict[str, NewJob]:
+        """What each schedule's ticks enqueue, by uid."""
+        return {uid: known.entry.job for uid, known in self._schedules.get(queue, {}).items()}
+
+    def reschedule_job(self, queue: QueueName, uid: str, job: NewJob) -> None:
+        """Let the ticks of a schedule enqueue another job; its times stay."""
+        known = self._schedules[queue][uid]
+        known.entry = replace(known.entry, job=job)
+
     # --- plans
 
     async def plan(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import resource
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,6 +62,7 @@ from dockwork.store.protocol import (
     RevokeCause,
     Sample,
     SampleRequest,
+    SealedJob,
     SealedPage,
     Settled,
     Settlement,
@@ -536,7 +538,9 @@ class MemoryStore(ActionMemory):
 
     async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
         with self._turn(queue) as turn:
-            return memory_seals.count_keys(turn.queue.records.values())
+            counts = Counter(memory_seals.count_keys(turn.queue.records.values()))
+            counts.update(key for job in self.scheduled_jobs(queue).values() for key in job.sealed.split(",") if key)
+            return dict(counts)
 
     async def sealed(
         self, queue: QueueName, state: State, *, offset: int, key: str, types: Sequence[str]
@@ -545,6 +549,28 @@ class MemoryStore(ActionMemory):
         with self._turn(queue) as turn:
             ids = memory_views.ids_in(turn.queue, state, offset, sealing_calls.LOOKED)
             return memory_seals.sealed_page(turn.queue, state, ids, key, types)
+
+    async def sealed_schedules(
+        self, queue: QueueName, *, key: str, types: Sequence[str]
+    ) -> builtins.list[SealedJob]:
+        with self._turn(queue):
+            return [
+                SealedJob(id=uid, type=job.type, digest=memory_seals.envelope_digest(job), envelope=job.envelope)
+                for uid, job in self.scheduled_jobs(queue).items()
+                if job.sealed != key and (job.sealed or job.type in types)
+            ]
+
+    async def reseal_schedule(
+        self, queue: QueueName, uid: str, digest: str, *, key: str, envelope: bytes
+    ) -> Resealing:
+        with self._turn(queue):
+            job = self.scheduled_jobs(queue).get(uid)
+            if job is None:
+                return Resealing.MISSING
+            if memory_seals.envelope_digest(job) != digest:
+                return Resealing.CONFLICTED
+            self.reschedule_job(queue, uid, replace(job, envelope=envelope, sealed=key))
+            return Resealing.OK
 
     async def reseal(self, queue: QueueName, changes: Sequence[Reseal]) -> builtins.list[Resealing]:
         with self._turn(queue) as turn:

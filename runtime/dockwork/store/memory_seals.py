@@ -11,7 +11,16 @@ from dockwork.core.sealing import sealed_text
 from dockwork.core.states import ENDED, RUNNING, State
 from dockwork.store.calls import RESULT_BYTES
 from dockwork.store.memory_queue import MemoryQueue, Record
-from dockwork.store.protocol import Outcome, Reseal, Resealed, Resealing, SealedJob, SealedPage, Settlement
+from dockwork.store.protocol import (
+    NewJob,
+    Outcome,
+    Reseal,
+    Resealed,
+    Resealing,
+    SealedJob,
+    SealedPage,
+    Settlement,
+)
 
 
 def read_parts(text: str) -> dict[str, tuple[str, ...]]:
@@ -49,6 +58,8 @@ def reseal_run(queue: MemoryQueue, record: Record, settlement: Settlement, *, re
     if completed or repeats:
         result = settlement.result
         after["c"] = ()
+        if result is None or len(result) > RESULT_BYTES:
+            after.pop("r", None)
         if (result is not None and len(result) <= RESULT_BYTES) or (repeats and completed):
             after.setdefault("r", ())
     if ends:
@@ -81,6 +92,11 @@ def digest_of(record: Record) -> str:
     """Of the three values that may be sealed."""
     values = (record.envelope, record.checkpoint or b"", record.result or b"")
     return hashlib.sha1(b"\n".join(values), usedforsecurity=False).hexdigest()
+
+
+def envelope_digest(job: NewJob) -> str:
+    """Of a job that a schedule makes."""
+    return hashlib.sha1(job.envelope, usedforsecurity=False).hexdigest()
 
 
 def sealed_page(

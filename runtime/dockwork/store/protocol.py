@@ -1140,7 +1140,19 @@ class Store(Protocol):
 
     async def event_options(self, queue: QueueName) -> EventOptions: ...
     async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
-        """Jobs of which something is sealed, per id of the key."""
+        """Jobs and schedules of which something is sealed, per id of the key."""
+        ...
+
+    async def sealed_schedules(
+        self, queue: QueueName, *, key: str, types: Sequence[str]
+    ) -> builtins.list[SealedJob]:
+        """Schedules, by uid, whose arguments another key than `key` seals, or which are of `types` and nothing seals."""
+        ...
+
+    async def reseal_schedule(
+        self, queue: QueueName, uid: str, digest: str, *, key: str, envelope: bytes
+    ) -> Resealing:
+        """Write a schedule's arguments anew, if they are as they were read; its times stay."""
         ...
 
     async def sealed(

@@ -43,6 +43,7 @@ from dockwork.store.protocol import (
     RevokeCause,
     Sample,
     SampleRequest,
+    SealedJob,
     SealedPage,
     Settled,
     Settlement,
@@ -480,6 +481,17 @@ class RedisStore(ActionStore):
     ) -> SealedPage:
         call = sealing_calls.sealed(self.keys(queue), state, offset=offset, key=key, types=types)
         return await self._run(call)
+
+    async def sealed_schedules(
+        self, queue: QueueName, *, key: str, types: Sequence[str]
+    ) -> builtins.list[SealedJob]:
+        found = await self._run(sealing_calls.sealed_schedules(self.keys(queue), key=key, types=types))
+        return [*found]
+
+    async def reseal_schedule(
+        self, queue: QueueName, uid: str, digest: str, *, key: str, envelope: bytes
+    ) -> Resealing:
+        return await self._run(sealing_calls.reseal_schedule(self.keys(queue), uid, digest, key, envelope))
 
     async def reseal(self, queue: QueueName, changes: Sequence[Reseal]) -> builtins.list[Resealing]:
         said: builtins.list[Resealing] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,30 @@ WRITTEN_BYTES = 1024 * 1024
 
 
 def key_ids(keys: QueueKeys) -> Call[Mapping[str, int]]:
-    """Jobs per id of the key that seals something of them."""
-    return Call("key_ids", keys, [], lambda reply: to_counts(reply[1]), reads=True)
+    """Jobs and schedules per id of the key that seals something of them."""
+
+    def decode(reply: list[Any]) -> Mapping[str, int]:
+        _, jobs, scheduled = reply
+        counts = Counter(to_counts(jobs))
+        counts.update(key.decode() for key in scheduled)
+        return dict(counts)
+
+    return Call("key_ids", keys, [], decode, reads=True)
+
+
+def sealed_schedules(keys: QueueKeys, *, key: str, types: Sequence[str]) -> Call[list[SealedJob]]:
+    """Schedules whose arguments are not sealed by `key`, 500 at most; the id of each is its uid."""
+
+    def decode(reply: list[Any]) -> list[SealedJob]:
+        return [_job([*row, None, None]) for row in reply[1:]]
+
+    return Call("sealed_schedules", keys, [key, "\n".join(types)], decode, reads=True)
+
+
+def reseal_schedule(keys: QueueKeys, uid: str, digest: str, key: str, envelope: bytes) -> Call[Resealing]:
+    """Write a schedule's arguments anew, if they are as they were read."""
+    args: list[Arg] = [uid, digest, key, envelope]
+    return Call("reseal_schedule", keys, args, lambda reply: Resealing(reply[1].decode()))
 
 
 def sealed(

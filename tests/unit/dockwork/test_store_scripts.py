@@ -78,6 +78,8 @@ EXAMPLES: list[Call[Any]] = [
     operator_calls.cancel(KEYS, "a"),
     operator_calls.set_paused(KEYS, expected=False, wanted=True),
     sealing_calls.key_ids(KEYS),
+    sealing_calls.sealed_schedules(KEYS, key="k1", types=["t"]),
+    sealing_calls.reseal_schedule(KEYS, "uid", "d", "k1", b"{}"),
     sealing_calls.sealed(KEYS, State.READY, offset=0, key="k1", types=["t"]),
     sealing_calls.reseal(
         KEYS, [Reseal(id="a", digest="d", keys="ak1", envelope=b"{}"), Reseal(id="b", digest="d", keys="")]

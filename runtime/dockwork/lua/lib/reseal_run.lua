@@ -10,6 +10,9 @@ local function reseal_run(K, S, J, how)
     after = {a = {}, c = {}, r = {}}
   elseif how == "completed" or how == "repeats" then
     after.c = {}
+    if not J.R then
+      after.r = nil
+    end
     if J.R or (how == "repeats" and J.outcome == "c") then
       after.r = after.r or {}
     end
