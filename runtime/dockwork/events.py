@@ -192,7 +192,7 @@ class JobSeen:
                 self._waits = event.name in _CLAIMABLE
             return True
         if event.name != "resumed":
-            return False
+            return event.name == "obliterated" and not event.ids  # the whole queue
         return await self._is_in_range(event) if self._waits is None else self._waits
 
     async def _is_in_range(self, event: Event) -> bool:

@@ -47,7 +47,7 @@ async def app(request: pytest.FixtureRequest, server: RedisServer) -> AsyncItera
     store = MemoryStore(ticking=True) if request.param == "memory" else None
     made = App("shop", store=store, redis=server.url, encryption=Encryption(keys=KEY))
 
-    @made.job(queue="mail", name="send", retries=1)
+    @made.job(queue="mail", name="send", retries=1, backoff=Backoff.fixed(600))
     async def send(ctx: Context, to: str, times: int = 1) -> str:
         if to == "nowhere":
             raise ValueError("no such place")
