@@ -151,7 +151,7 @@ async def test_the_renewal_thread_asks_again_after_a_lost_reply(server: RedisSer
         await asyncio.to_thread(channel.close)
 
 
-@pytest.mark.covers("RT-198")
+@pytest.mark.covers("RT-198", "FM-22")
 async def test_a_cancelled_call_leaves_its_late_reply_to_nobody_else(redis: RedisWorld) -> None:
     await redis.enqueue("a", "b", "c")
 
@@ -189,7 +189,7 @@ async def test_after_a_script_flush_only_the_call_that_did_not_run_is_sent_again
     assert outcomes == ["accepted", "duplicate"]
 
 
-@pytest.mark.covers("RT-063")
+@pytest.mark.covers("RT-063", "FM-23")
 async def test_script_flushes_all_the_time_are_not_seen(redis: RedisWorld) -> None:
     stop = asyncio.Event()
 
@@ -294,7 +294,7 @@ async def test_killed_connections_are_replaced_and_nothing_is_lost(redis: RedisW
     assert (await redis.totals())["enqueued"] == 20
 
 
-@pytest.mark.covers("RT-126", "RT-128", "RT-068")
+@pytest.mark.covers("RT-126", "RT-128", "RT-068", "FM-19")
 async def test_a_killed_redis_comes_back_with_every_job_and_reaps_nobody() -> None:
     with RedisServer(aof=True) as server:
         world = RedisWorld(RedisStore(server.url), server.url)
@@ -321,7 +321,7 @@ async def test_a_killed_redis_comes_back_with_every_job_and_reaps_nobody() -> No
         await world.close()
 
 
-@pytest.mark.covers("RT-127", "RT-197")
+@pytest.mark.covers("RT-127", "RT-197", "FM-17")
 async def test_a_server_that_answers_nothing_is_given_up_by_the_watchdog(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -365,7 +365,7 @@ async def test_the_renewal_threads_blocking_read_has_its_watchdog_too(
         await asyncio.to_thread(channel.close)
 
 
-@pytest.mark.covers("RT-191", "RT-194", "RT-193")
+@pytest.mark.covers("RT-191", "RT-194", "RT-193", "FM-24")
 async def test_a_wrong_password_is_refused_and_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with RedisServer(password="right") as server:
@@ -416,7 +416,7 @@ async def test_a_command_that_the_login_may_not_run_is_named(redis: RedisWorld) 
     await redis.redis.execute_command("ACL", "DELUSER", "poor")
 
 
-@pytest.mark.covers("RT-126")
+@pytest.mark.covers("RT-126", "FM-25")
 @pytest.mark.parametrize(
     ("answer", "error", "why"),
     [
@@ -476,6 +476,7 @@ async def test_a_server_that_is_not_there_is_named_without_its_secret() -> None:
     await store.close()
 
 
+@pytest.mark.covers("RT-196")
 async def test_after_close_a_later_call_connects_again(redis: RedisWorld) -> None:
     await redis.enqueue("a")
     await redis.store.close()

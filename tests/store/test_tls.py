@@ -80,7 +80,7 @@ async def test_a_ca_file_adds_to_what_the_system_trusts_and_the_host_is_named(se
     assert set(named) == {"localhost"}
 
 
-@pytest.mark.covers("RT-195")
+@pytest.mark.covers("RT-195", "FM-24")
 @pytest.mark.parametrize(
     ("certificate", "ca_file"),
     [("localhost", None), ("elsewhere", CA)],
@@ -108,7 +108,7 @@ async def test_a_check_that_was_switched_off_is_off(server: RedisServer) -> None
             await store.close()
 
 
-@pytest.mark.covers("RT-195")
+@pytest.mark.covers("RT-195", "FM-24")
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
 async def test_an_old_version_of_tls_is_refused(server: RedisServer) -> None:
     context = server_context("localhost")

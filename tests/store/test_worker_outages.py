@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from dockwork import Context
 from dockwork.core.states import State
+from dockwork.errors import OutcomeUnknown, StoreUnavailable
 from dockwork.store.redis import RedisStore
 from dockwork.worker.reconnect import LONGEST_PAUSE_S, choose_pause
 from support.redis_server import RedisServer
 from support.waiting import until_async
 from support.workers import NAME, QUEUE, World, probe
+
+#: How often every connection is killed.
+KILLS = 100 if os.environ.get("DOCKWORK_TEST_FULL") else 20
 
 
 @pytest.fixture
@@ -83,7 +90,7 @@ async def test_a_restart_of_redis_loses_nothing_reruns_nothing_and_leaves_the_wo
     assert world.code == 0
 
 
-@pytest.mark.covers("RT-126", "RT-066")
+@pytest.mark.covers("RT-126", "RT-066", "FM-16")
 async def test_connections_that_are_killed_again_and_again_cost_no_job_and_no_count(world: World) -> None:
     ran: list[int] = []
 
@@ -92,11 +99,11 @@ async def test_connections_that_are_killed_again_and_again_cost_no_job_and_no_co
         await asyncio.sleep(0.001)  # noqa: TID251
         ran.append(n)
 
-    total = 600
+    total = 30 * KILLS
     await world.app.enqueue_many([quick.item(n=n) for n in range(total)])
     redis: Any = Redis.from_url(world.url)
     async with world.worker(slots=5):
-        for round_ in range(20):
+        for round_ in range(KILLS):
             seen = len(ran)
             await redis.client_kill_filter(_type="normal", skipme=True)
             if seen < total:
@@ -111,7 +118,82 @@ async def test_connections_that_are_killed_again_and_again_cost_no_job_and_no_co
     assert sorted(ran) == list(range(total))
 
 
-@pytest.mark.covers("RT-127")
+@pytest.mark.full
+@pytest.mark.covers("FM-19", "RT-128", "RT-068")
+async def test_a_redis_that_is_killed_under_load_loses_no_acknowledged_job_and_reruns_few(
+    server: RedisServer, world: World
+) -> None:
+    ran: Counter[int] = Counter()
+    acknowledged: set[int] = set()
+    numbers = iter(range(1_000_000))
+
+    @world.app.job(queue=QUEUE)
+    async def quick(n: int) -> None:
+        ran[n] += 1
+
+    async def produce(until: asyncio.Event) -> None:
+        while not until.is_set():
+            n = next(numbers)
+            try:
+                await quick.enqueue(n=n)
+            except (OutcomeUnknown, StoreUnavailable):
+                continue
+            acknowledged.add(n)
+
+    enough = asyncio.Event()
+    async with world.worker(slots=4):
+        producers = [asyncio.create_task(produce(enough)) for _ in range(4)]
+        for _ in range(2):
+            seen = len(acknowledged)
+            await until_async(lambda seen=seen: _value(len(acknowledged) > seen + 100), within=20)
+            await asyncio.to_thread(server.restart)
+        seen = len(acknowledged)
+        await until_async(lambda: _value(len(acknowledged) > seen + 100), within=20)
+        enough.set()
+        await asyncio.gather(*producers)
+        await until_async(lambda: _value(acknowledged <= set(ran)), within=20)
+
+    # What ran at a kill may run again: four slots, two kills.
+    assert sum(count - 1 for count in ran.values()) <= 8
+
+
+@pytest.mark.covers("FM-25", "RT-126")
+async def test_no_refusal_of_the_server_ends_a_worker(server: RedisServer, world: World) -> None:
+    @world.app.job(queue=QUEUE)
+    async def quick(n: int) -> int:
+        return n
+
+    redis: Any = Redis.from_url(world.url)
+    async with world.worker() as worker:
+        for number, (refuse, allow) in enumerate(REFUSALS):
+            for command in refuse:
+                with suppress(RedisError):
+                    await redis.execute_command(*command)
+            await until_async(lambda: _value(not worker.link.is_up), within=15, what=f"{refuse} is noticed")
+            for command in allow:
+                with suppress(RedisError):
+                    await redis.execute_command(*command)
+            job = await until_async(lambda number=number: _enqueue(quick), within=15)
+            await world.until(job.id, State.COMPLETED, within=10)
+            assert worker.is_running
+    await redis.aclose()
+
+
+#: What makes a server refuse calls, and what ends that.
+REFUSALS: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
+    ([("REPLICAOF", "127.0.0.1", 1)], [("REPLICAOF", "NO", "ONE")]),
+    (
+        [("CONFIG", "SET", "min-replicas-to-write", 1), ("CONFIG", "SET", "min-replicas-max-lag", 10)],
+        [("CONFIG", "SET", "min-replicas-to-write", 0)],
+    ),
+    (
+        [("CONFIG", "SET", "requirepass", "x"), ("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")],
+        [("CONFIG", "SET", "requirepass", "")],
+    ),
+]
+
+
+@pytest.mark.covers("RT-127", "FM-17")
 async def test_a_redis_that_says_nothing_is_noticed_and_work_goes_on_afterwards(
     server: RedisServer, world: World
 ) -> None:

@@ -157,7 +157,8 @@ class Routed(Asks):
         return await self._plain(args, lambda wire: wire.ask(*args, timeout_s=timeout_s))
 
     async def _plain(self, args: tuple[Arg, ...], send: Callable[[Wire], Awaitable[T]]) -> T:
-        slot = self._slot if args[0] in _KEYLESS else slot_of(_key_of(args))
+        keyless = len(args) == 1 or args[0] in _KEYLESS
+        slot = self._slot if keyless else slot_of(_key_of(args))
 
         async def once(wire: Wire, asking: bool) -> T:
             if asking:
