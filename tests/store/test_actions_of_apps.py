@@ -183,6 +183,37 @@ async def test_pause_resume_reap_repair_migrate_and_obliterate(shop: Shop) -> No
     assert (await app.obliterate("mail", confirm="mail")).missing
 
 
+@pytest.mark.covers("RT-024", "RT-108")
+async def test_an_obliterated_queue_is_its_workers_again(shop: Shop) -> None:
+    stopped = asyncio.Event()
+
+    @shop.app.job(queue="mail", name="long")
+    async def long() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    worker = shop.app.worker(queues={"mail": 2}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+    job = await long.enqueue()
+    await until_async(lambda: _is(job, State.PROCESSING))
+
+    assert (await shop.app.obliterate("mail", confirm="mail")).done
+    await asyncio.wait_for(stopped.wait(), 10)
+    shop.broken = False
+    again = await shop.send.enqueue("ann")
+    await until_async(lambda: _is(again, State.COMPLETED))
+
+    assert await job.state() is None
+    await worker.shutdown()
+    await running
+
+
+async def _is(job: Any, state: State) -> bool:
+    return await job.state() is state
+
+
 @pytest.mark.covers("RT-024")
 async def test_workers_are_listed_and_asked_to_take_nothing_new(shop: Shop) -> None:
     name = QueueName("shop", "mail")

@@ -19,15 +19,17 @@
 -- KEYS[17]  records       prefix
 -- KEYS[18]  envelopes     prefix
 -- KEYS[19]  outputs       prefix
+-- KEYS[20]  nudges        prefix
 -- ARGV[1]   token         str
 -- ARGV[2]   most          int   at most 500
 -- Returns   {"ok", said, deleted, in all, token}   "more" | "empty" | "missing" | "conflicted", with the token under way
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], completed = KEYS[6],
   failed = KEYS[7], dead = KEYS[8], expired = KEYS[9], cancelled = KEYS[10], wake = KEYS[11], parked = KEYS[12],
   held_keys = KEYS[13], cron_at = KEYS[14], parked_types = KEYS[15], held_jobs = KEYS[16], records = KEYS[17],
-  envelopes = KEYS[18], outputs = KEYS[19]}
+  envelopes = KEYS[18], outputs = KEYS[19], nudges = KEYS[20]}
 --- @include "open"
 --- @include "forget"
+--- @include "nudge"
 --- @include "pick_jobs"
 --- @include "remove_all"
 --- @include "unlink_all"
@@ -41,6 +43,10 @@ when_full(K, S)
 if not meta[1] then
   redis.call("HSET", K.meta, "oblit", ARGV[1], "fl", string.gsub(S.flags or "", "o", "") .. "o")
   redis.call("UNLINK", K.wake, K.cron_at)
+  -- Their workers would find out with the next renewal.
+  for _, id in ipairs(redis.call("ZRANGE", K.lease, 0, 499)) do
+    nudge(K, redis.call("HGET", record_key(K.records, id), "w"), "cancel " .. id)
+  end
 end
 local ids, index = pick_jobs(K, tonumber(ARGV[2]))
 local total = tonumber(meta[2]) or 0

@@ -134,6 +134,8 @@ def obliterate(turn: Turn, token: str) -> Obliterated:
         return Obliterated(token=token, missing=True)
     if queue.obliterating is None:
         queue.obliterating = token
+        for job_id in queue.lease.page(0, OBLITERATE_CHUNK):
+            queue.nudge(queue.records[job_id].owner, f"cancel {job_id}", turn.ms)
     elif queue.obliterating != token:
         return Obliterated(token=queue.obliterating, deleted=queue.obliterated, conflicted=True)
     ids = list(queue.records)[:OBLITERATE_CHUNK]
