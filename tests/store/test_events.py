@@ -8,9 +8,11 @@ from contextlib import aclosing
 import pytest
 
 from dockwork.core.states import State
-from dockwork.errors import InvalidValue
+from dockwork.errors import AccessDenied, InvalidValue
 from dockwork.store.protocol import ErrorReport, Event, EventMode, EventOptions, Failure, Outcome, Settlement
-from support.store_world import ANN, RedisWorld, World, a_beat, a_failure, a_job
+from dockwork.store.redis import RedisStore
+from support.redis_server import RedisServer
+from support.store_world import ANN, QUEUE, RedisWorld, World, a_beat, a_failure, a_job
 
 
 async def many_events(world: World, number: int, first: int = 0) -> None:
@@ -280,3 +282,19 @@ async def test_a_jobs_number_is_in_the_range_of_the_resume_that_freed_it(world: 
     resumed = next(e for e in await world.store.events(world.queue, "0", block_s=0) if e.name == "resumed")
     assert numbers == [1, 2, 3]
     assert resumed.data["seq"] == "2"
+
+
+@pytest.mark.covers("RT-140", "RT-191")
+async def test_a_login_that_may_not_publish_moves_jobs_all_the_same(server: RedisServer) -> None:
+    server.flush()
+    server.raw("ACL", "SETUSER", "quiet", "on", ">secret", "~dw:*", "+@all", "resetchannels")
+    store = RedisStore(f"unix://quiet:secret@{server.socket}")
+    try:
+        await store.set_events(QUEUE, EventOptions(mode=EventMode.PUBSUB))
+        (admission,) = await store.enqueue(QUEUE, [a_job("a")])
+        assert admission.state is State.READY
+        with pytest.raises(AccessDenied):
+            await asyncio.wait_for(anext(store.published(QUEUE)), 10)
+    finally:
+        await store.close()
+        server.raw("ACL", "DELUSER", "quiet")
