@@ -321,7 +321,7 @@ async def test_the_blocking_twin_has_a_connection_and_a_thread_of_its_own(
     assert app.registry["add"].sync.enqueue(1, 2).admission is Admitted.ACCEPTED
 
 
-@pytest.mark.covers("RT-005")
+@pytest.mark.covers("RT-005", "FM-29")
 def test_objects_are_made_outside_of_a_loop_and_used_in_several(server: RedisServer) -> None:
     server.flush()
     app = declare(App("shop", redis=server.url))
