@@ -84,27 +84,17 @@ def main() -> int:
 
 def work(slots: int, profile: str | None) -> int:
     """The worker process."""
-    from dockwork.cli.worker import _new_loop
+    from dockwork.worker.loops import run_to_end
 
-    loop = _new_loop()
-    asyncio.set_event_loop(loop)
     worker = app.worker(queues={QUEUE: slots})
     if profile is None:
-        code = loop.run_until_complete(_run(worker))
-    else:
-        import cProfile
+        return run_to_end(worker.run)
+    import cProfile
 
-        profiler = cProfile.Profile()
-        code = profiler.runcall(loop.run_until_complete, _run(worker))
-        profiler.dump_stats(profile)
-    return code
-
-
-async def _run(worker: Any) -> int:
-    try:
-        return int(await worker.run())
-    except SystemExit as ended:
-        return int(ended.code or 0)
+    profiler = cProfile.Profile()
+    code = profiler.runcall(run_to_end, worker.run)
+    profiler.dump_stats(profile)
+    return int(code)
 
 
 def measure(folder: Path, jobs: int, slots: int, profile: str | None) -> dict[str, float | int]:
