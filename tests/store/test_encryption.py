@@ -750,6 +750,58 @@ async def test_reseal_leaves_what_it_cannot_open_and_names_it(shop: Shop) -> Non
         await shop.app(None).reseal("mail")
 
 
+@pytest.mark.covers("RT-182", "RT-183")
+async def test_schedules_count_with_their_keys_and_are_sealed_anew(shop: Shop) -> None:
+    old, new = shop.app(ONE), shop.app(BOTH)
+    await old.schedule(send_of(old).options(priority=-3).item("ann", SECRET), every=3600, name="hourly")
+    await old.schedule(old.registry["post"].item("ann", SECRET), cron="0 9 * * *")
+    await shop.stranger().schedule(
+        shop.stranger().item("send", {"to": "plain", "body": SECRET}, queue="mail"), every=60, name="plain"
+    )
+    assert await new.keys("mail") == {"k1": 2}
+    before = await shop.store.cron_states(MAIL)
+
+    report = await new.reseal("mail")
+
+    assert (report.written, report.refused, report.left) == (3, 0, {})
+    assert await new.keys("mail") == {"k2": 3}
+    assert SECRET not in await shop.all()
+    after = {state.uid: (state.schedule_hash, state.next_ms) for state in await shop.store.cron_states(MAIL)}
+    assert after == {state.uid: (state.schedule_hash, state.next_ms) for state in before}
+    assert (await new.reseal("mail")).written == 0
+    said = await shop.store.reseal_schedule(MAIL, "hourly", "0" * 40, key="k2", envelope=b"{}")
+    gone = await shop.store.reseal_schedule(MAIL, "nobody", "0" * 40, key="k2", envelope=b"{}")
+    assert (said, gone) == (Resealing.CONFLICTED, Resealing.MISSING)
+    await tick_now(shop, "hourly")
+    await shop.work(shop.app(TWO))
+    assert ("ann", SECRET, None) in shop.seen
+    for uid in after:
+        await new.unschedule(uid, queue="mail")
+    assert await new.keys("mail") == await shop.scan()
+
+
+@pytest.mark.covers("RT-170", "RT-182")
+async def test_a_result_alone_may_be_sealed(shop: Shop) -> None:
+    app = shop.app()
+
+    @app.job(queue="mail")
+    async def look_up(name: str) -> Encrypted[str]:
+        return f"{name}: {SECRET}"
+
+    @app.job(queue="mail")
+    async def nothing(name: str) -> Encrypted[str | None]:
+        return None
+
+    job, empty = await look_up.enqueue("ann"), await nothing.enqueue("ann")
+    assert await app.keys("mail") == {}
+    await shop.work(app)
+
+    assert await job.result(timeout=5) == f"ann: {SECRET}"
+    assert await empty.result(timeout=5) is None
+    assert SECRET not in await shop.all()
+    assert await app.keys("mail") == await shop.scan() == {"k1": 1}
+
+
 async def test_a_result_that_cannot_be_opened_says_so(shop: Shop) -> None:
     job = await send_of(shop.app(ONE)).enqueue("ann", SECRET)
     await shop.work(shop.app(ONE))
@@ -935,6 +987,24 @@ async def put_back(shop: Shop, ids: list[str]) -> list[JobView] | None:
     views = [view for job_id in ids if (view := await shop.store.get(MAIL, job_id)) is not None]
     back = all(view.interruptions >= 1 and view.state is State.READY for view in views)
     return views if back and len(views) == len(ids) else None
+
+
+async def tick_now(shop: Shop, uid: str) -> None:
+    """Let an interval's instant come now."""
+    if isinstance(shop.store, MemoryStore):
+        shop.store.advance(3600)
+        await shop.store.tick(MAIL, uid)
+        return
+    world = RedisWorld(RedisStore(shop.url), shop.url, MAIL)
+    try:
+        state = json.loads(await world.redis.hget(world.keys.cron, uid))
+        await world.redis.hset(
+            world.keys.cron, uid, json.dumps({**state, "cursor": state["cursor"] - 3_600_000})
+        )
+        await world.redis.zadd(world.keys.cron_at, {uid: 0})
+        await world.store.tick(MAIL, uid)
+    finally:
+        await world.close()
 
 
 async def trim(shop: Shop) -> None:

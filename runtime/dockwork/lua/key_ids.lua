@@ -6,13 +6,14 @@
 -- Returns   {"ok", {id, jobs...}, {id...}}   the second once for each schedule
 local K = {meta = KEYS[1], key_ids = KEYS[2], cron = KEYS[3]}
 --- @include "open"
---- @include "sealed_options"
+--- @include "sealed_schedule"
 local S = open(K)
 if S.wrong then return S.wrong end
 local fields, scheduled = redis.call("HGETALL", K.cron), {}
 for i = 1, #fields, 2 do
   if string.sub(fields[i], -6) == ":entry" then
-    for id in string.gmatch(sealed_options(cjson.decode(fields[i + 1]).options), "[^,]+") do
+    local _, _, ids = sealed_schedule(fields[i + 1])
+    for id in string.gmatch(ids, "[^,]+") do
       scheduled[#scheduled + 1] = id
     end
   end

@@ -8,14 +8,14 @@
 -- Returns   {"ok", "ok" | "conflicted" | "missing"}
 local K = {meta = KEYS[1], cron = KEYS[2]}
 --- @include "open"
---- @include "sealed_options"
+--- @include "sealed_schedule"
 local S = open(K)
 if S.wrong then return S.wrong end
 local found = redis.call("HMGET", K.cron, ARGV[1] .. ":entry", ARGV[1] .. ":env")
 if not found[1] or not found[2] then return {"ok", "missing"} end
 if redis.sha1hex(found[2]) ~= ARGV[2] then return {"ok", "conflicted"} end
 -- The entry is our own JSON and stays as text: only what its options say of keys changes.
-local options = cjson.decode(found[1]).options
+local _, options = sealed_schedule(found[1])
 local kept = string.gsub(";" .. options, ";z=[^;]*", "")
 local now = string.sub(kept, 2) .. "z=" .. ARGV[3] .. ";"
 local from, to = string.find(found[1], '"options":"' .. options .. '"', 1, true)

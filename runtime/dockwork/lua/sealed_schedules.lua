@@ -6,7 +6,7 @@
 -- Returns   {"ok", schedule...}   a schedule being {uid, type, digest, envelope}; at most 500
 local K = {meta = KEYS[1], cron = KEYS[2]}
 --- @include "open"
---- @include "sealed_options"
+--- @include "sealed_schedule"
 local S = open(K)
 if S.wrong then return S.wrong end
 local sealing, reply = {}, {"ok"}
@@ -16,11 +16,11 @@ end
 local fields = redis.call("HGETALL", K.cron)
 for i = 1, #fields, 2 do
   if string.sub(fields[i], -6) == ":entry" and #reply <= 500 then
-    local entry, uid = cjson.decode(fields[i + 1]), string.sub(fields[i], 1, -7)
-    local ids = sealed_options(entry.options)
-    if ids ~= ARGV[1] and (ids ~= "" or sealing[entry.type]) then
+    local uid = string.sub(fields[i], 1, -7)
+    local kind, _, ids = sealed_schedule(fields[i + 1])
+    if ids ~= ARGV[1] and (ids ~= "" or sealing[kind]) then
       local envelope = redis.call("HGET", K.cron, uid .. ":env") or ""
-      reply[#reply + 1] = {uid, entry.type, redis.sha1hex(envelope), envelope}
+      reply[#reply + 1] = {uid, kind, redis.sha1hex(envelope), envelope}
     end
   end
 end
