@@ -32,6 +32,7 @@ from typing import (
     overload,
 )
 
+from dockwork import clock
 from dockwork.app_actions import AppActions
 from dockwork.client import Client, Counts, Job, JobRef
 from dockwork.core.durations import Span
@@ -62,6 +63,7 @@ from dockwork.registry import (
 )
 from dockwork.reports import ErrorStats
 from dockwork.resealing import ResealReport, key_counts, reseal_queues
+from dockwork.schedules import AppSchedules, ScheduleOptions, declare
 from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
 from dockwork.store.protocol import (
     Admission,
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+JobTypeT = TypeVar("JobTypeT", bound=JobType[Any, Any])
 FnT = TypeVar("FnT", bound=Callable[..., Any])
 EnqueueMiddlewareT = TypeVar("EnqueueMiddlewareT", bound=EnqueueMiddleware)
 ReportT = TypeVar("ReportT", bound=Callable[[ErrorReport], Any])
@@ -142,7 +145,7 @@ class Queue:
         return self.app.ref(self.name, job_id)
 
 
-class App(AppActions, AppOptions):
+class App(AppActions, AppOptions, AppSchedules):
     """Job types under one name, and the calls on their queues.
 
     name         says in logs whose worker this is
@@ -252,7 +255,7 @@ class App(AppActions, AppOptions):
 
         Workers of this app write the options to Redis when they start, and all workers heed them within a beat; so
         does `configure`. Under a Queue resource its own `jobs` and `limits` stand, and these are ignored with one
-        warning, but for rate, concurrency and per_key, which it does not have.
+        warning, but for what it does not have: rate, concurrency, per_key, and the last two lines below.
 
         timeout, retries, max_deliveries, backoff, expires    as for a job type
         rate           starts in any window of time, over all workers: ``Rate(100, per=60)``
@@ -266,6 +269,8 @@ class App(AppActions, AppOptions):
         keep           how long completed jobs stay; its bytes are those of all ended jobs together
         keep_failed    how long those stay that failed, died, expired or were cancelled, by age and count
         keep_bytes     of all ended jobs together
+        max_result, max_checkpoint, max_progress    bytes that a job may leave, at first 64Ki, 64Ki, 4Ki
+        hard_after     from a run's timeout to the moment when it is given up, at first 10 s
         partitions     parts of the queue, 1 to 64, each with an order of its own; see the guide on Redis
         events         where its events go: ``stream`` (they can be read again), ``pubsub``, ``off``
         events_max_bytes   of the stream, 0 = no cap, at first 64Mi; 50,000 entries are the most in any case. Both
@@ -287,6 +292,39 @@ class App(AppActions, AppOptions):
             return fn
 
         return register
+
+    def cron(
+        self,
+        schedule: str,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> Callable[[JobTypeT], JobTypeT]:
+        """Declare a schedule of a job type, above its ``@app.job()``: ``@app.cron("0 9 * * *", tz="Europe/Zurich")``.
+
+        Workers of this app write it when they start; there is one job per instant, however many they are. Taken out of
+        the code it goes on, until `unschedule`.
+
+        schedule    five cron fields, ``@hourly`` and its like, or ``@every 15m``
+        name        in its queue; the job type's if not given
+        args        the job's arguments by name
+        Raises      InvalidValue naming what is wrong
+        """
+
+        def declared(job_type: JobTypeT) -> JobTypeT:
+            made = declare(
+                name or job_type.name,
+                job_type.queue,
+                lambda: job_type.call(CallOptions()).item_of(args or {}),
+                now=clock.now(),
+                cron=schedule,
+                options=options,
+            )
+            self.registry.add_schedule(made)
+            return job_type
+
+        return declared
 
     def middleware(self, fn: FnT) -> FnT:
         """Run ``await fn(job, call_next)`` around each run; the first added is the outermost."""

@@ -47,6 +47,7 @@ from dockwork.core.unique import (
     key_hash,
 )
 from dockwork.errors import InvalidValue, require
+from dockwork.store.calls import CHECKPOINT_BYTES, RESULT_BYTES
 from dockwork.store.partition_shares import check_shares
 from dockwork.store.protocol import (
     ErrorReport,
@@ -58,10 +59,12 @@ from dockwork.store.protocol import (
     QueueConfig,
     RateLimit,
 )
+from dockwork.store.texts import PROGRESS_BYTES
 
 if TYPE_CHECKING:
     from dockwork.client import JobRef
     from dockwork.keyring import KeySource
+    from dockwork.schedules import Declared, ScheduleInfo
     from dockwork.sync import SyncJobRef
 
 P = ParamSpec("P")
@@ -168,6 +171,9 @@ class Producer(Protocol):
     async def submit(self, item: Item[R]) -> JobRef[R]: ...
     def submit_sync(self, item: Item[R]) -> SyncJobRef[R]: ...
     def run_sync(self, coroutine: Callable[[], Awaitable[R]]) -> R: ...
+    async def schedule(
+        self, item: Item[Any], *, every: Span | None, cron: str | None, name: str | None, tz: str
+    ) -> ScheduleInfo: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -507,6 +513,23 @@ class JobType(Generic[P, R]):
         """A job for `App.enqueue_many`: checked now, stored later."""
         return self._plain.item(*args, **kwargs)
 
+    async def schedule(
+        self,
+        *,
+        every: Span | None = None,
+        cron: str | None = None,
+        tz: str = "Etc/UTC",
+        name: str | None = None,
+        **arguments: Any,
+    ) -> ScheduleInfo:
+        """Store a schedule that enqueues a job with these arguments at each instant; `App.schedule` has more options.
+
+        every     seconds or a span; or
+        cron      five fields, ``@hourly`` and its like, in the zone `tz`
+        name      in its queue, the job type's if not given: a second one of the same name replaces the first
+        """
+        return await self._plain.schedule(every=every, cron=cron, tz=tz, name=name, **arguments)
+
     async def run(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, without a store: what it returns or raises."""
         from dockwork.local import run_here
@@ -543,6 +566,19 @@ class JobCall(Generic[P, R]):
 
     async def enqueue_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
         return await self.options(at=at).enqueue(*args, **kwargs)
+
+    async def schedule(
+        self,
+        *,
+        every: Span | None = None,
+        cron: str | None = None,
+        tz: str = "Etc/UTC",
+        name: str | None = None,
+        **arguments: Any,
+    ) -> ScheduleInfo:
+        return await self.job_type.producer.schedule(
+            self.item_of(arguments), every=every, cron=cron, name=name, tz=tz
+        )
 
     def item(self, *args: P.args, **kwargs: P.kwargs) -> Item[R]:
         return self.item_of(self.job_type.signature.bind(args, kwargs))
@@ -597,6 +633,20 @@ class SyncJobCall(Generic[P, R]):
     def enqueue_at(self, at: datetime, /, *args: P.args, **kwargs: P.kwargs) -> SyncJobRef[R]:
         return self.options(at=at).enqueue(*args, **kwargs)
 
+    def schedule(
+        self,
+        *,
+        every: Span | None = None,
+        cron: str | None = None,
+        tz: str = "Etc/UTC",
+        name: str | None = None,
+        **arguments: Any,
+    ) -> ScheduleInfo:
+        call = self.call
+        return call.job_type.producer.run_sync(
+            lambda: call.schedule(every=every, cron=cron, tz=tz, name=name, **arguments)
+        )
+
     def item(self, *args: P.args, **kwargs: P.kwargs) -> Item[R]:
         return self.call.item(*args, **kwargs)
 
@@ -624,6 +674,10 @@ class QueueOptions(TypedDict, total=False):
     keep: Keep
     keep_failed: Keep
     keep_bytes: int | str
+    max_result: int | str
+    max_checkpoint: int | str
+    max_progress: int | str
+    hard_after: Span
     partitions: int
     events: Literal["stream", "pubsub", "off"]
     events_max_bytes: int | str
@@ -686,6 +740,8 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         self.queue_configs: dict[str, QueueConfig] = {}
         #: What the app says for all its queues; `configure` beats it.
         self._defaults: QueueOptions = {}
+        #: Schedules that code declares, by queue and name; workers write them when they start.
+        self.schedules: dict[tuple[str, str], Declared] = {}
         self.default_queue = "default"
         self._expires: dict[str, timedelta] = {}
         #: How many partitions code gave a queue.
@@ -747,8 +803,17 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         check_shares(self.config_of(queue) or QueueConfig(), count)
         self.partitions[queue] = count
 
+    def add_schedule(self, declared: Declared) -> None:
+        """Raises InvalidValue where the queue has one of that name."""
+        place = (declared.queue, declared.uid)
+        new = place not in self.schedules
+        require(new, "schedule name", expected="one that its queue does not have yet", got=declared.uid)
+        self.schedules[place] = declared
+
     def check(self) -> None:
         """Build every schema now. Raises InvalidValue for a handler that cannot be one."""
+        for declared in self.schedules.values():
+            declared.entry(suspended=False)
         for job_type in self._types.values():
             _ = job_type.signature
             backoff = job_type.backoff
@@ -907,9 +972,19 @@ def _queue_keep(value: Keep) -> Mapping[str, int]:
 
 def _queue_keep_failed(value: Keep) -> Mapping[str, int]:
     limits = _check_keep(value)
-    require(limits.bytes is None, "keep_failed", expected="an age or a count; bytes are keep_bytes", got=value)
+    require(
+        limits.bytes is None, "keep_failed", expected="an age or a count; bytes are keep_bytes", got=value
+    )
     age = -1 if limits.age is None else to_ms(limits.age)
     return {"failed_age_ms": age, "failed_count": -1 if limits.count is None else limits.count}
+
+
+def _size(name: str, value: int | str, most: int) -> int:
+    return _check_count(name, parse_size(value, name), 256, most)
+
+
+def _hard_after_ms(value: Span) -> int:
+    return to_ms(to_span(value, "hard_after", least=timedelta(milliseconds=100), most=timedelta(hours=1)))
 
 
 def _rate_limit(value: Rate) -> RateLimit:
@@ -937,6 +1012,10 @@ _QUEUE_FIELDS: Mapping[str, Callable[[Any], tuple[str, Any]]] = {
     "keep": lambda value: ("keep", _queue_keep(value)),
     "keep_failed": lambda value: ("keep", _queue_keep_failed(value)),
     "keep_bytes": lambda value: ("keep", {"bytes": parse_size(value, "keep_bytes")}),
+    "max_result": lambda value: ("max_result", _size("max_result", value, RESULT_BYTES)),
+    "max_checkpoint": lambda value: ("max_checkpoint", _size("max_checkpoint", value, CHECKPOINT_BYTES)),
+    "max_progress": lambda value: ("max_progress", _size("max_progress", value, PROGRESS_BYTES)),
+    "hard_after": lambda value: ("hard_after_ms", _hard_after_ms(value)),
     "rate": lambda value: ("rate", _rate_limit(value)),
     "concurrency": lambda value: ("concurrency", check_number("concurrency", value, MOST_RUNNING)),
     "per_key": lambda value: ("per_key", check_per_key(value)),

@@ -22,6 +22,7 @@ from dockwork.queue_options import SyncOptions
 from dockwork.registry import CallOptions, Item, ItemOptions, Registry, item_by_name
 from dockwork.reports import ErrorStats
 from dockwork.resealing import ResealReport, key_counts, reseal_queues
+from dockwork.schedules import SyncSchedules
 from dockwork.store.protocol import Acted, Admission, Admitted, ErrorReport, Event, QueueStats
 
 T = TypeVar("T")
@@ -110,11 +111,6 @@ class SyncJobRef(Generic[R]):
         """See `JobRef.replicated`."""
         return self.ref.replicated
 
-    @property
-    def replicated(self) -> bool | None:
-        """See `JobRef.replicated`."""
-        return self.ref.replicated
-
     def state(self) -> State | None:
         return self.portal.run(self.ref.state)
 
@@ -157,7 +153,7 @@ class SyncJobRef(Generic[R]):
         return self.portal.run(lambda: self.ref.result(timeout))
 
 
-class SyncCalls(SyncActions, SyncOptions):
+class SyncCalls(SyncActions, SyncOptions, SyncSchedules):
     """The blocking twin of an app's calls."""
 
     def __init__(

@@ -34,6 +34,7 @@ COMMANDS = {
     "reseal": ("dockwork.cli.seals", "Seal values anew with the current key."),
     "resume": ("dockwork.cli.act_on_queues", "Let workers take jobs of a queue again."),
     "retry": ("dockwork.cli.act_on_jobs", "Let jobs run again now."),
+    "schedules": ("dockwork.cli.schedules", "Show what ticks, and when next; pause or remove one."),
     "stats": ("dockwork.cli.look", "Show the figures of a queue."),
     "worker": ("dockwork.cli.worker", "Run an app's jobs until told to stop."),
     "workers": ("dockwork.cli.look", "Show the workers and what they do."),

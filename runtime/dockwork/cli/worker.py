@@ -12,8 +12,8 @@ import click
 
 from dockwork.cli.apps import load_app
 from dockwork.cli.exits import AppFailed
-from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
 from dockwork.core.slots import parse_slots
+from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
 from dockwork.settings import Settings
 from dockwork.worker import logs
 from dockwork.worker.logs import configure, get_logger

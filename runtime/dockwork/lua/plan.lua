@@ -6,7 +6,8 @@
 -- KEYS[4]   cron_at     zset    uid -> next instant, ms
 -- KEYS[5]   plans       prefix
 -- ARGV[1]   uid         str
--- ARGV[2]   mode        str     put: entry and instants; refill: instants only; suspend: neither, no ticks from now on
+-- ARGV[2]   mode        str     put: entry and instants; refill: instants only; neither: suspend, no ticks from now on,
+--                                and resume, ticks again from now on
 -- ARGV[3]   generation  int     of the object; older than the known one = stale
 -- ARGV[4]   hash        str     of schedule, zone and rules
 -- ARGV[5]   reset       int     1 = plan the future anew (the zone data changed); the cursor stays
@@ -30,9 +31,13 @@ if S.wrong then return S.wrong end
 local state, old = read_schedule(K, uid)
 local plan = record_key(K.plans, uid)
 local entry = mode == "put" and cjson.decode(ARGV[9]) or old
-if mode == "suspend" then
+if mode == "suspend" or mode == "resume" then
   if not state then return {"ok", "stale"} end
-  state.suspended = true
+  if mode == "resume" and state.suspended then
+    state.cursor = math.max(state.cursor, S.ms)
+    redis.call("ZREMRANGEBYSCORE", plan, "-inf", whole(state.cursor))
+  end
+  state.suspended = mode == "suspend" or nil
   write_schedule(K, uid, state, entry)
   return {"ok", "put"}
 end

@@ -2,4 +2,7 @@
 
 from dockwork.store.light import import_lightly
 
-import_lightly("redis", "redis.asyncio")
+import_lightly(
+    ("redis", "redis.asyncio"),
+    ("redis.exceptions", "redis.crc", "redis.connection", "redis.asyncio.connection"),
+)

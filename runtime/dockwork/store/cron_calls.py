@@ -46,6 +46,7 @@ def entry_json(entry: CronEntry) -> str:
         "concurrency": entry.concurrency_policy,
         "max_pending": entry.max_pending,
         "suspended": entry.suspended or None,
+        "lasting": entry.lasting or None,
         "until_ms": entry.until_ms,
         "max_runs": entry.max_runs,
         "jitter_s": entry.jitter_ms // 1000 or None,
@@ -97,6 +98,11 @@ def refill(
 def suspend(keys: QueueKeys, uid: str) -> Call[str]:
     """Stop the ticks of a schedule until it is put again: ``ok``, or ``stale`` if there is none."""
     return Call("plan", keys, [uid, "suspend", 0, "", 0, 0, 0, 0, "", ""], _planned)
+
+
+def resume(keys: QueueKeys, uid: str) -> Call[str]:
+    """Let a suspended schedule tick again, from now on: ``ok``, or ``stale`` if there is none."""
+    return Call("plan", keys, [uid, "resume", 0, "", 0, 0, 0, 0, "", ""], _planned)
 
 
 def check_instants(instants_ms: Sequence[int]) -> Sequence[int]:

@@ -163,6 +163,16 @@ class CronMemory(Refilled):
         known.suspended = True
         return "ok"
 
+    async def resume(self, queue: QueueName, uid: str) -> str:
+        known = self._schedules.get(queue, {}).get(uid)
+        if known is None:
+            return "stale"
+        if known.suspended:
+            known.cursor = max(known.cursor, self._now_ms())
+            known.plan = known.plan[bisect_right(known.plan, known.cursor) :]
+        known.suspended = False
+        return "ok"
+
     async def unplan(self, queue: QueueName, uid: str) -> bool:
         return self._schedules.get(queue, {}).pop(uid, None) is not None
 
@@ -177,7 +187,8 @@ class CronMemory(Refilled):
 
     async def _tick(self, queue: QueueName, known: _Schedule, by: str) -> list[Ticked]:
         now, entry = self._now_ms(), known.entry
-        known.stopped = known.stopped or now - known.refreshed > STOPS_AFTER_MS
+        silent = now - known.refreshed > STOPS_AFTER_MS and not entry.lasting
+        known.stopped = known.stopped or silent
         if known.suspended or known.stopped or _is_used_up(known):
             return []
         due, older = _due_instants(known, now)

@@ -22,6 +22,10 @@ class CronStore(Refilled):
     async def _run(self, call: Call[R]) -> R:
         """Send `call` and read its answer."""
 
+    @abstractmethod
+    async def enter(self, queue: QueueName) -> None:
+        """Enter the queue in its namespace's list."""
+
     async def plan(
         self,
         queue: QueueName,
@@ -34,6 +38,7 @@ class CronStore(Refilled):
         decided_ms: int | None = None,
         left_out: int = 0,
     ) -> str:
+        await self.enter(queue)
         return await self._run(
             cron_calls.plan(
                 QueueKeys(queue),
@@ -49,6 +54,9 @@ class CronStore(Refilled):
 
     async def suspend(self, queue: QueueName, uid: str) -> str:
         return await self._run(cron_calls.suspend(QueueKeys(queue), uid))
+
+    async def resume(self, queue: QueueName, uid: str) -> str:
+        return await self._run(cron_calls.resume(QueueKeys(queue), uid))
 
     async def unplan(self, queue: QueueName, uid: str) -> bool:
         return await self._run(cron_calls.unplan(QueueKeys(queue), uid))

@@ -1,7 +1,8 @@
 """Packages whose own code runs only when something of it is asked for, so that a part can be had without the rest.
 
 redis-py's connections need 30 modules; its package imports 130, clients, commands and cluster included: 5 MB that no
-worker uses (measured). Whoever says ``redis.Redis`` gets it as ever: the package's code runs at that moment.
+worker uses (measured). Whoever else imports anything of it, or says ``redis.Redis``, gets it as ever: the packages' code
+runs at that moment, the outer one first.
 """
 
 from __future__ import annotations
@@ -14,43 +15,68 @@ from types import ModuleType
 from typing import Any
 
 _loading = threading.RLock()
+_ours = threading.local()
 
 
 class LightPackage(ModuleType):
-    """A package that was found and not run yet."""
+    """A package that was found and not run yet. Python asks for its ``__path__`` to import a module of it."""
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__
-        if name.startswith("__") or spec is None or spec.loader is None:
+        if spec is None or spec.loader is None or (name.startswith("__") and name != "__path__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        with _loading:
-            if type(self) is LightPackage:
-                # The outer package's code first, as an import would have it: the inner one's may rely on it.
-                outer = sys.modules.get(self.__name__.rpartition(".")[0])
-                if type(outer) is LightPackage:
-                    _run(outer)
-                _run(self)
+        if name == "__path__" and getattr(_ours, "importing", False):
+            return spec.submodule_search_locations
+        _run(self)
         return getattr(self, name)
 
 
-def _run(package: ModuleType) -> None:
-    spec = package.__spec__
-    if type(package) is LightPackage and spec is not None and spec.loader is not None:
-        package.__class__ = ModuleType  # type: ignore[assignment]
-        spec.loader.exec_module(package)
+def import_lightly(packages: tuple[str, ...], modules: tuple[str, ...]) -> None:
+    """Import `modules` without the code of `packages` around them, outer ones first.
+
+    A package that is imported already stays as it is.
+    """
+    with _loading:
+        for name in packages:
+            if name in sys.modules or not _put(name):
+                break
+        _ours.importing = True
+        try:
+            for name in modules:
+                importlib.import_module(name)
+        finally:
+            _ours.importing = False
 
 
-def import_lightly(*packages: str) -> None:
-    """Let `packages`, outer ones first, be imported without their own code. One that is imported already stays as it is."""
-    for name in packages:
-        if name in sys.modules:
-            return
+def _put(name: str) -> bool:
+    _ours.importing = True
+    try:
         spec = importlib.util.find_spec(name)
-        if spec is None:
+    finally:
+        _ours.importing = False
+    if spec is None:
+        return False
+    package = importlib.util.module_from_spec(spec)
+    vars(package).pop("__path__", None)
+    package.__class__ = LightPackage
+    sys.modules[name] = package
+    outer, _, inner = name.rpartition(".")
+    if outer:
+        setattr(sys.modules[outer], inner, package)
+    return True
+
+
+def _run(package: ModuleType) -> None:
+    """The package's own code, once, after that of the packages around it."""
+    with _loading:
+        outer = sys.modules.get(package.__name__.rpartition(".")[0])
+        if isinstance(outer, LightPackage):
+            _run(outer)
+        if not isinstance(package, LightPackage):
             return
-        package = importlib.util.module_from_spec(spec)
-        package.__class__ = LightPackage
-        sys.modules[name] = package
-        outer, _, inner = name.rpartition(".")
-        if outer:
-            setattr(sys.modules[outer], inner, package)
+        spec = package.__spec__
+        assert spec is not None
+        assert spec.loader is not None
+        package.__class__ = ModuleType  # type: ignore[assignment]
+        package.__path__ = list(spec.submodule_search_locations or ())
+        spec.loader.exec_module(package)

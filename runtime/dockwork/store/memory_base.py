@@ -143,6 +143,7 @@ class MemoryBase(CronMemory):
         left_out: int = 0,
     ) -> str:
         with self._scheduling(queue):
+            self._announced.add(queue)
             return await super().plan(
                 queue,
                 entry,
@@ -153,6 +154,10 @@ class MemoryBase(CronMemory):
                 decided_ms=decided_ms,
                 left_out=left_out,
             )
+
+    async def resume(self, queue: QueueName, uid: str) -> str:
+        with self._scheduling(queue):
+            return await super().resume(queue, uid)
 
     async def _extend(
         self, queue: QueueName, state: CronState, instants_ms: Sequence[int], *, from_ms: int, left_out: int

@@ -149,6 +149,9 @@ class Partitioned:
     async def suspend(self, queue: QueueName, uid: str) -> str:
         return await self._store.suspend(await self._of_key(queue, uid), uid)
 
+    async def resume(self, queue: QueueName, uid: str) -> str:
+        return await self._store.resume(await self._of_key(queue, uid), uid)
+
     async def unplan(self, queue: QueueName, uid: str) -> bool:
         return await self._store.unplan(await self._of_key(queue, uid), uid)
 

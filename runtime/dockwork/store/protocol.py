@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -666,6 +666,8 @@ class QueueConfig:
     rate            starts over all processes
     concurrency     running jobs over all processes
     per_key         running jobs per concurrency key, for jobs that say no number themselves; default 1
+    max_result, max_checkpoint, max_progress    bytes that a job may leave
+    hard_after_ms   from a run's timeout to the moment when it is given up
     """
 
     generation: int = 0
@@ -683,15 +685,36 @@ class QueueConfig:
     rate: RateLimit | None = None
     concurrency: int | None = None
     per_key: int | None = None
+    max_result: int | None = None
+    max_checkpoint: int | None = None
+    max_progress: int | None = None
+    hard_after_ms: int | None = None
     keep: Mapping[str, int] = field(default_factory=dict)
     revision: int = 0  #: set by the store when read: rises with each write
+
+
+#: Options that a Queue resource does not have. `revision` aside, the rest of a config is what it has.
+CODES_OWN = (
+    "rate",
+    "concurrency",
+    "per_key",
+    "max_result",
+    "max_checkpoint",
+    "max_progress",
+    "hard_after_ms",
+)
+
+
+def without_codes_own(config: QueueConfig) -> QueueConfig:
+    """`config` without what a Queue resource does not have."""
+    return replace(config, **dict.fromkeys(CODES_OWN))
 
 
 class Writing(StrEnum):
     """How `configure` writes."""
 
     PLAINLY = ""  #: all options; refused where an operator wrote them, if no operator asks
-    LIMITS = "limits"  #: rate, concurrency and per_key alone: no operator writes them, so nobody is in the way
+    LIMITS = "limits"  #: only what no Queue resource has (`CODES_OWN`): so nobody is in the way
     FORCED = "forced"  #: over an operator's options, which is away or will write again
 
 
@@ -791,6 +814,7 @@ class CronEntry:
 
     job             the template of each tick's job; id and times are the script's
     policies        as the CronJob resource names them
+    lasting         it goes on until it is removed; else it stops when nobody has put it for 7 days
     calendar        JSON of `core.cron.Calendar`: with it a worker goes on planning while no operator is there
     tzdata          IANA release that the plan was made with; a worker with an older one leaves it alone
     """
@@ -804,6 +828,7 @@ class CronEntry:
     concurrency_policy: str = "Allow"
     max_pending: int | None = None
     suspended: bool = False
+    lasting: bool = False
     until_ms: int | None = None
     max_runs: int | None = None
     jitter_ms: int = 0
@@ -1011,6 +1036,10 @@ class Store(Protocol):
         """No ticks until the schedule is put again: ``ok``, or ``stale`` if there is none."""
         ...
 
+    async def resume(self, queue: QueueName, uid: str) -> str:
+        """Let a suspended schedule tick again, from now on: ``ok``, or ``stale`` if there is none."""
+        ...
+
     async def unplan(self, queue: QueueName, uid: str) -> bool: ...
     async def cron_states(self, queue: QueueName, uids: Sequence[str] | None = None) -> list[CronState]: ...
 
@@ -1025,7 +1054,7 @@ class Store(Protocol):
     ) -> OwnerRecord | None:
         """Write `config` unless another Queue owns it: then that owner is the answer, and nothing is written.
 
-        With an `owner` rate, concurrency and per_key are left alone: they are the code's.
+        With an `owner` what no Queue resource has (`CODES_OWN`) is left alone: it is the code's.
         """
         ...
 
@@ -1146,7 +1175,7 @@ class Store(Protocol):
     async def sealed_schedules(
         self, queue: QueueName, *, key: str, types: Sequence[str]
     ) -> builtins.list[SealedJob]:
-        """Schedules, by uid, whose arguments another key than `key` seals, or which are of `types` and nothing seals."""
+        """Schedules, by uid, whose arguments another key than `key` seals; those of `types` that nothing seals too."""
         ...
 
     async def reseal_schedule(

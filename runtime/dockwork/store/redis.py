@@ -167,6 +167,9 @@ class RedisStore(ActionStore):
                 return
             self._announced.add(queue)
 
+    async def enter(self, queue: QueueName) -> None:
+        await self._announce(queue, await self._wire(queue))
+
     # --- producers
 
     async def enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> builtins.list[Admission]:

@@ -33,6 +33,7 @@ from dockwork.errors import (
     text_of,
 )
 from dockwork.registry import Registry
+from dockwork.schedules import put_schedule
 from dockwork.settings import Settings
 from dockwork.store.partition_shares import share_config, share_events
 from dockwork.store.protocol import (
@@ -46,6 +47,7 @@ from dockwork.store.protocol import (
     Store,
     Verdict,
     Writing,
+    without_codes_own,
 )
 from dockwork.version import __version__
 from dockwork.worker import health, metrics
@@ -383,6 +385,11 @@ class Worker:
             for name in partition_names(whole, count):
                 await self._prepare_lane(name, count, slots, places)
 
+        for (queue, _), declared in self.registry.schedules.items():
+            if queue in self.queues:
+                put = partial(put_schedule, self.store, self.settings.namespace, declared)
+                await self._insist(put)
+
     async def _prepare_lane(self, name: QueueName, count: int, slots: int, places: Places | None) -> None:
         await self._take_over(name)
         config = await self._configure(name, count)
@@ -461,7 +468,7 @@ class Worker:
         how = Writing.PLAINLY
         if found.generation:
             how = Writing.LIMITS  # which no Queue resource has
-            if replace(said, rate=None, concurrency=None, per_key=None) != QueueConfig():
+            if without_codes_own(said) != QueueConfig():
                 log.warning(
                     "code_options_ignored", message="the Queue resource's options stand", queue=name.queue
                 )

@@ -10,14 +10,15 @@
 --- @include "count_tick"
 --- @include "trim_ledger"
 -- Decides the due instants of one schedule: enqueues their jobs and moves the cursor. Answers the decided ticks.
--- An entry that no operator has refreshed for 7 days stops: nobody knows whether its CronJob still exists.
+-- An entry that no operator has refreshed for 7 days stops: nobody knows whether its CronJob still exists. What code
+-- declared lasts until it is removed.
 local function tick_schedule(K, uid, by)
   local state, entry = read_schedule(K, uid)
   local S = open(K)
   if S.wrong then
     return {}
   end
-  if not state or state.suspended or S.ms - state.refreshed > 604800000 then
+  if not state or state.suspended or (not entry.lasting and S.ms - state.refreshed > 604800000) then
     redis.call("ZREM", K.cron_at, uid)
     return {}
   end
