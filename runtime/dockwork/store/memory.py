@@ -33,7 +33,7 @@ from dockwork.store import (
 from dockwork.store.action_memory import ActionMemory
 from dockwork.store.beats import decode_beat, encode_beat
 from dockwork.store.calls import Claimant
-from dockwork.store.event_calls import check_since
+from dockwork.store.event_calls import FIRST_EVENT, check_since
 from dockwork.store.memory_channel import MemoryRenewalChannel
 from dockwork.store.memory_claims import settle_all, take
 from dockwork.store.memory_enqueue import store_jobs
@@ -519,7 +519,8 @@ class MemoryStore(ActionMemory):
 
     async def last_event(self, queue: QueueName) -> str:
         with self._lock:
-            return "{}-{}".format(*self._queue(queue).last_event)
+            events = self._queue(queue).events
+            return events[-1].id if events else FIRST_EVENT
 
     def published(self, queue: QueueName) -> AsyncIterator[Event | None]:
         inbox = Inbox[Event | None]()
