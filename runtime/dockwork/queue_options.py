@@ -10,7 +10,14 @@ from dockwork.core.keys import QueueName
 from dockwork.errors import require
 from dockwork.store.partition_shares import share_config
 from dockwork.store.partitioned import names_of
-from dockwork.store.protocol import Configured, MinuteFigures, QueueConfig, Store, Writing
+from dockwork.store.protocol import (
+    Configured,
+    MinuteFigures,
+    QueueConfig,
+    Store,
+    Writing,
+    without_codes_own,
+)
 
 if TYPE_CHECKING:
     from dockwork.client import Client
@@ -48,8 +55,8 @@ class ClientOptions:
             return Configured()
         # A Queue resource has none of these, so they are nobody else's.
         await self.store.configure(name, mine, None, how=Writing.LIMITS)
-        only_limits = replace(mine, rate=None, concurrency=None, per_key=None, held=False, closed=False)
-        return Configured() if only_limits == QueueConfig() else Configured(owner=owner)
+        refused = replace(without_codes_own(mine), held=False, closed=False)
+        return Configured() if refused == QueueConfig() else Configured(owner=owner)
 
     async def set_closed(self, queue: str, *, expected: bool, wanted: bool) -> bool:
         """Close the intake by hand or open it, if it is as expected: whether it was."""
@@ -84,8 +91,8 @@ class AppOptions:
         a beat, without a restart.
 
         force      over the options that an operator wrote, until it writes again
-        Returns    whether they were written; if not, the Queue object whose options stand. Rate, concurrency and
-                   per_key are written in any case: a Queue object has none
+        Returns    whether they were written; if not, the Queue object whose options stand. What a Queue object does
+                   not have, such as rate and concurrency, is written in any case
         """
         config = self.registry.config_of(queue)
         require(config is not None, "queue", expected="one of which the code says something", got=queue)

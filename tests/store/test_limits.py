@@ -316,6 +316,29 @@ async def test_a_job_that_is_put_back_in_front_keeps_its_turn_before_those_of_it
 
 
 @pytest.mark.covers("RT-153")
+@pytest.mark.parametrize("how", ["requeue", "revoke", "reap"])
+async def test_each_that_ends_frees_one_place_of_its_key_and_no_more(world: World, how: str) -> None:
+    await keyed(world, *"abcdef", per_key=3)
+    mine, theirs = await world.claim(1), await world.claim(2, owner=BOB)
+    assert (ids(mine), ids(theirs)) == (["a"], ["b", "c"])
+
+    match how:
+        case "requeue":
+            await world.store.requeue(world.queue, ANN, [mine.claims[0].lease])
+        case "revoke":
+            await world.store.revoke(world.queue, str(ANN), RevokeCause.EVICTED)
+        case "reap":
+            await world.store.reap(world.queue)
+            await world.advance(14)
+            await world.store.renew(world.queue, [claim.lease for claim in theirs.claims], None)
+            await world.advance(2)
+            await world.store.reap(world.queue)
+
+    assert ids(await world.claim(5)) == ["a"]
+    assert await throttled(world) == {"key": 3}
+
+
+@pytest.mark.covers("RT-153")
 async def test_an_urgent_job_goes_before_one_of_its_key_that_only_waits(world: World) -> None:
     await keyed(world, "a")
     await keyed(world, "urgent", priority=-5)

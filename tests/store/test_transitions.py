@@ -164,11 +164,11 @@ async def test_a_completed_job_keeps_its_result_and_loses_its_envelope(world: Wo
 @pytest.mark.covers("RT-138")
 async def test_a_result_over_its_cap_completes_the_job_and_leaves_its_size(world: World) -> None:
     await world.enqueue("a")
-    await world.end(await world.claim_one(), Outcome.COMPLETED, result=b"x" * 70_000)
+    await world.end(await world.claim_one(), Outcome.COMPLETED, result=b"x" * 1_100_000)
 
     view = await world.get("a")
 
-    assert (view.state, view.result, view.result_dropped) == (State.COMPLETED, None, 70_000)
+    assert (view.state, view.result, view.result_dropped) == (State.COMPLETED, None, 1_100_000)
 
 
 @pytest.mark.covers("RT-138")
@@ -176,15 +176,15 @@ async def test_errors_logs_and_progress_are_cut_with_a_mark_and_a_checkpoint_is_
     await world.enqueue("a")
     claim = await world.claim_one()
 
-    await world.store.progress(world.queue, claim.lease, b'"' + b"p" * 9000 + b'"')
+    await world.store.progress(world.queue, claim.lease, b'"' + b"p" * 90_000 + b'"')
     await world.store.log(world.queue, claim.lease, ["short", "x" * 9000])
-    with pytest.raises(TooLarge, match=r"checkpoint: 70000 bytes are more than the limit of 65536"):
-        await world.store.checkpoint(world.queue, claim.lease, b"c" * 70_000)
+    with pytest.raises(TooLarge, match=r"checkpoint: 1100000 bytes are more than the limit of 1048576"):
+        await world.store.checkpoint(world.queue, claim.lease, b"c" * 1_100_000)
     await world.end(claim, Outcome.DEAD, failure=a_failure("m" * 20_000), reason="attempts")
 
     view = await world.get("a")
     assert view.progress is not None
-    assert len(view.progress) <= 4096
+    assert len(view.progress) <= 65_536
     assert b"[cut]" in view.progress
     assert view.log[0] == "short"
     assert view.log[1].endswith("[cut]")

@@ -9,7 +9,15 @@ from dockwork.core.keys import QueueKeys
 from dockwork.errors import InvalidValue, require
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Arg, Call
-from dockwork.store.protocol import OwnerRecord, QueueConfig, RateLimit, RevokeCause, Sample, Writing
+from dockwork.store.protocol import (
+    CODES_OWN,
+    OwnerRecord,
+    QueueConfig,
+    RateLimit,
+    RevokeCause,
+    Sample,
+    Writing,
+)
 from dockwork.store.texts import EXIT_BYTES, fit
 from dockwork.store.views import to_counts, to_map
 
@@ -33,12 +41,12 @@ _NUMBERS: Mapping[str, str] = {
     "lease_ms": "lease",
 }
 
-#: Of the limits, those that are a number under their own name.
-LIMITS = ("concurrency", "per_key")
+#: Of what is the code's own, the numbers, and the fields of meta that hold them.
+_CODES_NUMBERS: Mapping[str, str] = {name: name.removesuffix("_ms") for name in CODES_OWN if name != "rate"}
 
 #: What `read_config` wants from meta, in order.
 CONFIG_FIELDS: tuple[str, ...] = (
-    "rev", "gen", "held", "closed", "backoff", "rate", *LIMITS, *_NUMBERS.values(), *KEEP_FIELDS.values(),
+    "rev", "gen", "held", "closed", "backoff", "rate", *_CODES_NUMBERS.values(), *_NUMBERS.values(), *KEEP_FIELDS.values(),
 )  # fmt: skip
 
 
@@ -61,8 +69,8 @@ def configure(
     if owner is None:
         # A Queue resource has no such fields: what it does not say is the code's.
         args += ("rate", "" if config.rate is None else f"{config.rate.count}/{config.rate.per_ms}")
-        for name in LIMITS:
-            args += (name, _text(getattr(config, name)))
+        for name, field in _CODES_NUMBERS.items():
+            args += (field, _text(getattr(config, name)))
     if how is not Writing.LIMITS:
         args += _fields(config)
     return Call("configure", keys, args, decode)
@@ -89,7 +97,7 @@ def read_config(values: Sequence[bytes | None]) -> QueueConfig:
     """The options in the fields `CONFIG_FIELDS` of meta."""
     stored = dict(zip(CONFIG_FIELDS, values, strict=True))
     numbers = {name: _whole(stored[field]) for name, field in _NUMBERS.items()}
-    numbers |= {name: _whole(stored[name]) for name in LIMITS}
+    numbers |= {name: _whole(stored[field]) for name, field in _CODES_NUMBERS.items()}
     keep = {name: _whole(stored[field]) for name, field in KEEP_FIELDS.items()}
     backoff = stored["backoff"]
     return QueueConfig(
@@ -127,7 +135,9 @@ def sample(
     """One look for the scaling loop. `cold`: the first claimable job of the next 60 s publishes a wake."""
 
     def decode(reply: list[Any]) -> Sample:
-        _, now, counts, flags, totals, parked, workers, quiesce, leased, parked_first, by, limits, owner = reply
+        _, now, counts, flags, totals, parked, workers, quiesce, leased, parked_first, by, limits, owner = (
+            reply
+        )
         ready, prioritized, delayed, due, soon, active, parked_jobs, dead, size, oldest = map(int, counts)
         paused, held, closed, known, generation = map(int, flags)
         figures = to_counts(totals)

@@ -13,7 +13,8 @@ EXIT_BYTES = 512
 FAILURE_BYTES = 8 * 1024
 #: Of a failure in an error report, which has the job's names before it and 4 KiB in all.
 REPORT_BYTES = 3840
-PROGRESS_BYTES = 4 * 1024
+#: The largest that a queue may allow, as for results.
+PROGRESS_BYTES = 64 * 1024
 LOG_BYTES = 16 * 1024
 LOG_LINES = 100
 
@@ -74,15 +75,15 @@ def decode_failure(stored: bytes) -> Failure:
     )
 
 
-def fit_progress(value: bytes) -> bytes:
-    """A progress value of at most 4 KiB; what is longer becomes a JSON string of its beginning."""
-    if len(value) <= PROGRESS_BYTES:
+def fit_progress(value: bytes, most: int = PROGRESS_BYTES) -> bytes:
+    """A progress value of at most `most` bytes; what is longer becomes a JSON string of its beginning."""
+    if len(value) <= most:
         return value
-    size = PROGRESS_BYTES - 64
+    size = most - 64
     text = value.decode("utf-8", "replace")
     while True:
         shorter = json.dumps(cut(text, size), ensure_ascii=False).encode()
-        if len(shorter) <= PROGRESS_BYTES:
+        if len(shorter) <= most:
             return shorter
         size //= 2
 

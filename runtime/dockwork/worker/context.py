@@ -14,10 +14,10 @@ from dockwork import clock
 from dockwork.core.jobs import JobInfo, StopReason
 from dockwork.core.keys import QueueName
 from dockwork.errors import Interrupted, TooLarge
-from dockwork.store.calls import CHECKPOINT_BYTES
-from dockwork.store.protocol import Store, Verdict
+from dockwork.store.protocol import QueueConfig, Store, Verdict
 from dockwork.store.texts import LOG_LINES, fit_progress
 from dockwork.worker.encoding import encode_json
+from dockwork.worker.policies import CHECKPOINT_CAP, PROGRESS_CAP
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.runs import Phase, Run
 
@@ -32,6 +32,8 @@ class Home(Protocol):
     def store(self) -> Store: ...
     @property
     def name(self) -> QueueName: ...
+    @property
+    def config(self) -> QueueConfig: ...
     @property
     def link(self) -> Link: ...
     @property
@@ -103,8 +105,9 @@ class RunContext:
         data = encode_json(value)
         if self._run.guard is not None:
             data = self._run.guard.seal_checkpoint(data)
-        if len(data) > CHECKPOINT_BYTES:
-            raise TooLarge("checkpoint", size=len(data), limit=CHECKPOINT_BYTES)
+        most = self._home.config.max_checkpoint or CHECKPOINT_CAP
+        if len(data) > most:
+            raise TooLarge("checkpoint", size=len(data), limit=most)
         verdict = await self._insist(
             lambda: self._home.store.checkpoint(self._home.name, self._run.lease, data)
         )
@@ -127,7 +130,7 @@ class RunContext:
         data = encode_json(value)
         if self._run.guard is not None:
             data = self._run.guard.json(data)
-        data = fit_progress(data)
+        data = fit_progress(data, self._home.config.max_progress or PROGRESS_CAP)
         with self._lock:
             self._progress = data
         self._schedule()

@@ -33,7 +33,6 @@ from dockwork.errors import (
     text_of,
 )
 from dockwork.registry import JobType, Registry
-from dockwork.store.calls import RESULT_BYTES
 from dockwork.store.protocol import Claim, ErrorReport, Failure, Lease, Outcome, Resealed, Settlement
 from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, ChildNotStarted, Children, LastWords, snoozed
 from dockwork.worker.context import RunContext
@@ -45,6 +44,7 @@ from dockwork.worker.logs import get_logger, jobs_are_shown
 from dockwork.worker.outcomes import Facts, decide_outcome, told_error
 from dockwork.worker.policies import (
     HARD_AFTER_S,
+    RESULT_CAP,
     TRACE_CAP,
     Policy,
     attempts_of,
@@ -157,9 +157,14 @@ class Executor:
         run.started_ms += int((now - run.started_at) * 1000)
         run.started_at = now
         run.soft_at = now + timeout_s
-        run.hard_at = run.soft_at + HARD_AFTER_S
+        run.hard_at = run.soft_at + self._hard_after_s
         self._deadlines.watch(run)
         run.task = self._loop.create_task(self._drive(run, prepared, opened))
+
+    @property
+    def _hard_after_s(self) -> float:
+        ms = self._lane.config.hard_after_ms
+        return HARD_AFTER_S if ms is None else ms / 1000
 
     def stop(self, run: Run, reason: StopReason) -> None:
         """Ask the handler to end: cancel its task, or interrupt its thread or its process."""
@@ -280,7 +285,7 @@ class Executor:
         run.started_ms += int((now - run.started_at) * 1000)
         run.started_at = now
         run.soft_at = now + run.timeout_s
-        run.hard_at = run.soft_at + HARD_AFTER_S
+        run.hard_at = run.soft_at + self._hard_after_s
         self._deadlines.watch(run)
 
     def _child_died(self, run: Run, error: ChildDied) -> None:
@@ -326,7 +331,7 @@ class Executor:
                 return
         if jobs_are_shown():
             shown.info("job_completed", job_id=run.lease.job_id, job_type=run.claim.type, ms=self._ms(run))
-        if len(result) > RESULT_BYTES:
+        if len(result) > (self._lane.config.max_result or RESULT_CAP):
             settlement = _completed(run, None)._replace(result_dropped=len(result))
         else:
             # No result stands for null: a job that returns nothing needs no key for it.
@@ -561,7 +566,8 @@ def _completed(run: Run, result: bytes | None) -> Settlement:
 
 
 def _over_hard(run: Run) -> TimedOut:
-    return TimedOut(f"the run went on for {HARD_AFTER_S:g} s after its timeout of {run.timeout_s:g} s")
+    late_s = run.hard_at - run.soft_at
+    return TimedOut(f"the run went on for {late_s:g} s after its timeout of {run.timeout_s:g} s")
 
 
 def _resolve(ended: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:

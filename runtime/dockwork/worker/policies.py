@@ -16,6 +16,11 @@ DEFAULT_ATTEMPTS = 4
 #: From the soft timeout, when a run is asked to stop, to the hard one, when it is given up.
 HARD_AFTER_S = 10.0
 
+#: Bytes of a result, a checkpoint and a progress value, where the queue says nothing.
+RESULT_CAP = 64 * 1024
+CHECKPOINT_CAP = 64 * 1024
+PROGRESS_CAP = 4 * 1024
+
 #: Bytes of the trace that a failure keeps: its head and, longer, its tail. The store's own limit is above it.
 TRACE_CAP = 6 * 1024
 

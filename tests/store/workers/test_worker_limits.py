@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from dockwork import App, Rate
+from dockwork import App, Context, Rate, TimedOut
 from dockwork.core.states import State
 from dockwork.store.protocol import Event, OwnerRecord, QueueConfig, RateLimit
 from dockwork.store.redis import RedisStore
 from support.limits_app import app as declared
-from support.waiting import until_async
+from support.waiting import until, until_async
 from support.workers import NAME, QUEUE, Process, World
 
 FULL = bool(os.environ.get("DOCKWORK_TEST_FULL"))
@@ -84,23 +84,26 @@ async def test_rate_concurrency_keys_and_slots_hold_over_processes_and_a_crash(
     done = Counter(n for what, n, _, _ in receipts if what == "ended")
     assert len(done) == JOBS
     assert sum(done.values()) - JOBS <= SLOTS, "only what the killed worker held ran twice"
+    # What the killed worker had begun is never said to have ended.
+    lost = lost_of(receipts, str(workers[0].pid))
     by_process: Counter[str] = Counter()
     by_account: Counter[str] = Counter()
     for what, _, account, pid in receipts:
         step = 1 if what == "began" else -1
         by_process[pid] += step
-        by_account[account] += step if account != "none" else 0
         assert by_process[pid] <= SLOTS
-        # What the killed worker had begun is never said to have ended.
-        assert by_account[account] <= 1 + (pid != str(workers[0].pid)) * lost_of(
-            receipts, account, workers[0]
-        )
+        if account != "none":
+            by_account[account] += step
+            assert by_account[account] <= 1 + lost[account]
 
 
-def lost_of(receipts: Sequence[Sequence[str]], account: str, killed: Process) -> int:
-    """How many jobs of `account` the killed worker had begun and not ended."""
-    mine = [what for what, _, whose, pid in receipts if (whose, pid) == (account, str(killed.pid))]
-    return mine.count("began") - mine.count("ended")
+def lost_of(receipts: Sequence[Sequence[str]], killed: str) -> Counter[str]:
+    """How many jobs of each account the killed worker had begun and not ended."""
+    found: Counter[str] = Counter()
+    for what, _, account, pid in receipts:
+        if pid == killed:
+            found[account] += 1 if what == "began" else -1
+    return found
 
 
 def check_events(events: Sequence[Event]) -> None:
@@ -188,6 +191,46 @@ async def test_a_worker_writes_its_codes_options_but_not_over_a_queue_objects(
 
 
 async def _nothing() -> None: ...
+
+
+@pytest.mark.covers("RT-001", "RT-138", "RT-106")
+async def test_a_queues_sizes_and_its_hard_timeout_beat_the_defaults(world: World, tmp_path: Path) -> None:
+    app = world.an_app()
+    app.queue(QUEUE, max_result="100Ki", max_checkpoint=300, max_progress=256, hard_after=0.3)
+
+    @app.job(queue=QUEUE, retries=0)
+    async def large(ctx: Context, size: int) -> str:
+        await ctx.progress("p" * 1000)
+        await ctx.checkpoint("c" * (size // 1000))
+        return "r" * size
+
+    @app.job(queue=QUEUE, retries=0, timeout=0.1)
+    def deaf(path: str) -> None:
+        while not Path(
+            path
+        ).exists():  # no lock of its own, no sleep: an injected exception does not reach it
+            try:
+                until(lambda: Path(path).exists(), within=5)
+            except TimedOut:
+                continue
+
+    fits, dropped, refused = [await large.enqueue(size=size) for size in (90_000, 110_000, 400_000)]
+    release = tmp_path / "release"
+    async with world.worker(app):
+        whole = await world.until(fits.id, State.COMPLETED)
+        cut = await world.until(dropped.id, State.COMPLETED)
+        bad = await world.until(refused.id, State.DEAD)
+        stuck = await deaf.enqueue(path=str(release))
+        late = await world.until(stuck.id, State.DEAD, within=5)
+        release.touch()
+    await app.close()
+
+    assert whole.result is not None
+    assert (len(whole.result), cut.result, cut.result_dropped) == (90_002, None, 110_002)
+    assert whole.progress is not None
+    assert len(whole.progress) <= 256
+    assert bad.failures[0].message == "checkpoint: 402 bytes are more than the limit of 300"
+    assert "went on for 0.3 s after its timeout of 0.1 s" in late.failures[0].message
 
 
 @pytest.mark.covers("RT-001")

@@ -155,6 +155,10 @@ def test_a_default_of_the_app_counts_where_its_queue_says_nothing() -> None:
             "concurrency": 8,
             "per_key": 9,
             "max_timeout": 100,
+            "max_result": "100Ki",
+            "max_checkpoint": "200Ki",
+            "max_progress": "1Ki",
+            "hard_after": 0.5,
         }
     )
     app.queue("post", timeout=6, max_depth=11, keep_failed=Keep(age=timedelta(seconds=1)))
@@ -164,7 +168,7 @@ def test_a_default_of_the_app_counts_where_its_queue_says_nothing() -> None:
     assert mail == QueueConfig(
         timeout_ms=5000, max_attempts=2, max_deliveries=2, backoff=Backoff.fixed(3).to_json(), max_depth=10,
         max_bytes=2**20, max_payload=1024, lease_ms=20_000, rate=RateLimit(7, 1000), concurrency=8, per_key=9,
-        max_timeout_ms=100_000,
+        max_timeout_ms=100_000, max_result=102_400, max_checkpoint=204_800, max_progress=1024, hard_after_ms=500,
         keep={
             "completed_age_ms": 30_000, "completed_count": 5, "failed_age_ms": -1, "failed_count": 6,
             "bytes": 2 * 2**20,

@@ -78,7 +78,7 @@ def test_an_outcome_is_a_letter_and_one_more_for_each_value() -> None:
     assert words(outcome=Outcome.COMPLETED, started_ms=5) == [5, "c"]
     assert words(outcome=Outcome.COMPLETED, result=b"1", progress=b"2") == [0, "cRG", b"1", b"2"]
     assert words(outcome=Outcome.COMPLETED, result_dropped=99) == [0, "cD", 99]
-    assert words(outcome=Outcome.COMPLETED, result=b"x" * 65_537) == [0, "cD", 65_537]
+    assert words(outcome=Outcome.COMPLETED, result=b"x" * 1_048_577) == [0, "cD", 1_048_577]
     assert words(outcome=Outcome.RETRY, delay_ms=7, reason="r" * 80) == [0, "rLW", 7, "r" * 64]
     assert words(outcome=Outcome.PARKED, park_type="t@h") == [0, "pP", "t@h"]
     with pytest.raises(InvalidValue, match="park_type"):
@@ -93,7 +93,7 @@ def test_calls_are_bounded() -> None:
     with pytest.raises(InvalidValue, match="slots: expected 0 to 500"):
         calls.claim(KEYS, Claimant(Owner(pod="p", boot="b"), 1, 501, "run"))
     with pytest.raises(TooLarge):
-        calls.checkpoint(KEYS, LEASE, b"x" * 65_537)
+        calls.checkpoint(KEYS, LEASE, b"x" * 1_048_577)
 
 
 @pytest.mark.covers("RT-062")
@@ -197,7 +197,8 @@ def test_a_failure_that_fits_stays_whole() -> None:
 def test_texts_are_cut_on_a_character_with_a_mark() -> None:
     assert cut("abc", 3) == "abc"
     assert cut("ü" * 10, 15) == "üüü... [cut]"
-    assert len(fit_progress(b'"' + "\u20ac".encode() * 3000 + b'"')) <= PROGRESS_BYTES
+    assert len(fit_progress(b'"' + "\u20ac".encode() * 30_000 + b'"')) <= PROGRESS_BYTES
+    assert len(fit_progress(b'"' + "\u20ac".encode() * 3000 + b'"', 4096)) <= 4096
     assert fit_progress(b"0.5") == b"0.5"
     assert fit_log_line("a\nb\rc") == b"a b c"
     lines = calls.log(KEYS, LEASE, [str(n) for n in range(250)]).args[2]
