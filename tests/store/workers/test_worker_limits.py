@@ -65,6 +65,7 @@ def processes(stack: ExitStack, world: World, folder: Path) -> list[Process]:
 
 
 @pytest.mark.covers("RT-150", "RT-152", "RT-153", "RT-090", "FM-48")
+@pytest.mark.timeout(300)
 async def test_rate_concurrency_keys_and_slots_hold_over_processes_and_a_crash(
     world: World, tmp_path: Path
 ) -> None:
