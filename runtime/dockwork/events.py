@@ -132,9 +132,11 @@ class Feed:
         self.began.set()
         while found := await self._store.events(self._name, self.last, block_s=BLOCK_S):
             self.last = found[-1].id
-            batch: list[Event | Gap] = list(found)
-            if found[0].gap_from:
-                batch.insert(0, Gap(queue=self._name.queue, from_=found[0].gap_from, to=found[0].id))
+            batch: list[Event | Gap] = []
+            for event in found:  # not only the first: each partition of a queue has its own stream
+                if event.gap_from:
+                    batch.append(Gap(queue=self._name.queue, from_=event.gap_from, to=event.id))
+                batch.append(event)
             yield batch
 
     async def _published(self) -> AsyncGenerator[list[Event | Gap], None]:

@@ -500,3 +500,29 @@ async def test_errors_are_told_by_queue_type_and_kind(app: App) -> None:
 
 async def _ended(state: Any) -> bool:
     return await state is State.DEAD
+
+
+@pytest.mark.covers("RT-018", "RT-046")
+async def test_a_queue_of_several_partitions_tells_as_one(app: App) -> None:
+    app.queue("mail", partitions=3)
+    told: list[str] = []
+    app.on("ready", lambda event: told.extend(event.ids))
+    events = app.events("mail", since="0", only="ready")
+
+    sent = await send(app, *[f"person {n}" for n in range(12)])
+    await until_async(lambda: _is(len(told) == 12), what="all are told")
+    read = await take(events, 6)
+    await events.aclose()
+    last = read[-1]
+    assert isinstance(last, Event)
+    rest = app.events("mail", since=last.id, only="ready")
+    read += await take(rest, 6)
+    await rest.aclose()
+
+    assert sorted(told) == sorted(sent)
+    assert sorted(job_id for event in read for job_id in event.ids) == sorted(sent)
+    assert names(read) == ["ready"] * 12
+    mine = app.ref("mail", sent[0]).events(since="0")
+    (first,) = await take(mine, 1)
+    assert first.ids == (sent[0],)
+    await mine.aclose()
