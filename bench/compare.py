@@ -6,13 +6,13 @@ The repeats are the outer loop, so that a change of the machine meets every peer
 
     A   single enqueues by one process, 50 calls under way where the peer is async; A1: one call under way
     B   bulk enqueues of 500
-    C   one worker process drains the jobs of A; N: jobs that take 5 to 50 ms
+    C   one worker process drains the jobs of A; N: jobs that take 5 to 50 ms; W: 10 and 100 workers at once
     D   an idle worker, a job each 50 ms: start minus enqueue
     E   jobs due in 2 to 4 s: start minus due; E1000: 1,000 due in each second
     F   an idle worker: memory, CPU, what it asks Redis
     G   SIGKILL in a job, another worker at once: seconds until the job runs again
 
-F and G run for all peers at the same time at the end, once: they measure waiting, not work.
+W runs once; F and G run once for all peers at the same time: they measure waiting, not work.
 The raw runs go to bench/results/<date>/compare.json. The last line is one JSON object with medians and ratios.
 """
 
@@ -39,7 +39,9 @@ from benchkit.workloads import QUICK, WORKLOADS, Sizes
 from support.redis_server import server_program
 
 #: Workloads that only Dockwork runs: what they show is held against its own other figures.
-OURS_ALONE = frozenset({"A1", "N", "E1000"})
+OURS_ALONE = frozenset({"A1", "N", "E1000", "W"})
+#: Workloads that run once, after the repeats.
+ONCE = ("W", "FG")
 #: Variants of Dockwork run what they differ in.
 VARIANTS = {
     "dockwork, none kept": frozenset({"AC"}),
@@ -102,10 +104,13 @@ def _runs(
     peers: Sequence[Peer], workloads: Sequence[str], sizes: Sizes, repeats: int
 ) -> Iterator[dict[str, Any]]:
     for repeat in range(repeats):
-        for workload in (name for name in workloads if name != "FG"):
+        for workload in (name for name in workloads if name not in ONCE):
             for peer in peers:
                 if _takes_part(peer, workload):
                     yield from _one(peer, workload, sizes, repeat)
+    if "W" in workloads:
+        for peer in (peer for peer in peers if _takes_part(peer, "W")):
+            yield from _one(peer, "W", sizes, 0)
     if "FG" in workloads:
         taking = [peer for peer in _with_restart(peers) if _takes_part(peer, "FG")]
         with ThreadPoolExecutor(len(taking)) as pool:

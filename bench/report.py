@@ -140,6 +140,21 @@ def throughput(report: Mapping[str, Any], charts: Mapping[str, str]) -> str:
         "jobs",
         "lost / twice",
     ]
+    few, many = (report["summary"].get("dockwork", {}).get(name) for name in ("C_10", "C_100"))
+    crowd = (
+        f"With {few['workers']} worker processes of 10 slots each Dockwork runs {_n(few['jobs_per_s'])} jobs a"
+        f" second at {few['worker_us']} + {few['redis_us']} µs, with {many['workers']} {_n(many['jobs_per_s'])} at"
+        f" {many['worker_us']} + {many['redis_us']} µs; none was lost or ran twice."
+        if few and many and not (few["lost"] or few["duplicated"] or many["lost"] or many["duplicated"])
+        else ""
+    )
+    naps = report["summary"].get("dockwork", {}).get("C_naps")
+    slow = (
+        f"Jobs that take 5 to 50 ms each run at {_n(naps['jobs_per_s'])} a second on 100 slots, for"
+        f" {naps['worker_us']} + {naps['redis_us']} µs."
+        if naps
+        else ""
+    )
     ratio = report["ratios"]
     said = [
         f"{label}: **{each['jobs_per_s']:g} times** the jobs a second of {rival}, which spends {each['cpu']:g} times"
@@ -160,6 +175,8 @@ inside of scripts too; reads are what it read from sockets.
 {_table(head, rows)}
 
 {_list(said)}
+
+{slow} {crowd}
 """
 
 

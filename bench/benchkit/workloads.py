@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,6 +11,8 @@ from typing import Any
 from benchkit.meters import rss_of_tree
 from benchkit.peers import Peer
 from benchkit.stages import HELD, Stage, tally
+from dockwork.core.keys import QueueName
+from dockwork.store.redis import RedisStore
 
 Figures = dict[str, Any]
 
@@ -187,6 +190,60 @@ def _until_held(stage: Stage, count: int, within: float) -> bool:
     return True
 
 
+def crowds(peer: Peer, sizes: Sizes) -> Figures:
+    """C by 10 worker processes and by 100, of 10 slots each: they must not stand in each other's way."""
+    few, many = (10, 100) if sizes.share >= 1 else (2, 8)
+    return {"C_10": _crowd(peer, sizes, few), "C_100": _crowd(peer, sizes, many)}
+
+
+def _crowd(peer: Peer, sizes: Sizes, workers: int) -> Figures:
+    """The queue is paused until all workers are there; the clock starts when it is resumed."""
+    count = int(peer.jobs * sizes.share)
+    with Stage(peer, {"DOCKWORK_QUEUES": "bench=10"}) as stage:
+        stage.produce("bulk", count)
+        asyncio.run(_set_paused(stage.server.url, True))
+        processes = [stage.start() for _ in range(workers)]
+        if not asyncio.run(_all_there(stage.server.url, workers, START_S + workers)):
+            raise RuntimeError(f"{peer.name}: not {workers} workers in {START_S + workers} s\n{stage.log()}")
+        before = [stage.meters(process) for process in processes]
+        began = time.time()
+        asyncio.run(_set_paused(stage.server.url, False))
+        done = stage.until(count + 1, sizes.drain_s)
+        after = [stage.meters(process) for process in processes]
+        runs = stage.receipts()
+        cpu = sum(now.worker - was.worker for now, was in zip(after, before, strict=True))
+        return {
+            "jobs": count,
+            "workers": workers,
+            "jobs_per_s": round(len(runs) / (runs[-1][1] - began)),
+            "worker_us": round(cpu / count * 1e6, 1),
+            "redis_us": round((after[-1].redis - before[0].redis) / count * 1e6, 1),
+            "finished": done,
+            **tally((n for n, _ in runs), count),
+        }
+
+
+async def _set_paused(url: str, wanted: bool) -> None:
+    store = RedisStore(url)
+    await store.set_paused(QueueName("bench", "bench"), expected=not wanted, wanted=wanted)
+    await store.close()
+
+
+async def _all_there(url: str, workers: int, within: float) -> bool:
+    """Whether so many workers have sent a beat in time."""
+    store, deadline = RedisStore(url), time.monotonic() + within
+    try:
+        while True:
+            sample = await store.sample(QueueName("bench", "bench"), horizon_ms=0)
+            if len(sample.workers) >= workers:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.1)
+    finally:
+        await store.close()
+
+
 def _per_job(stored: Mapping[str, float], count: int) -> Figures:
     return {
         "jobs": count,
@@ -204,6 +261,7 @@ WORKLOADS: dict[str, Callable[[Peer, Sizes], Figures]] = {
     "N": naps,
     "DE": pickup_and_delay,
     "E1000": thousand_due,
+    "W": crowds,
     "FG": idle_then_crash,
 }
 __all__ = ["HELD", "QUICK", "WORKLOADS", "Figures", "Sizes"]

@@ -52,3 +52,28 @@ def test_a_run_reports_rates_cpu_memory_and_an_exact_delivery(tmp_path: Path) ->
         assert (ran["jobs"], ran["finished"], ran["lost"], ran["duplicated"]) == (2000, True, 0, 0)
     (written,) = tmp_path.glob("*/compare.json")
     assert len(json.loads(written.read_text())["runs"]) == 4
+
+
+#: A Cluster takes seconds to start: only the long run of the tests has it.
+SIDES = "3,1" if os.environ.get("DOCKWORK_TEST_FULL") else "1"
+
+
+@pytest.mark.covers("RT-241")
+def test_a_million_in_small_finds_every_receipt_behind_tls_with_the_aof_synced_always(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "bench" / "million.py"), "--jobs=1000", f"--primaries={SIDES}"]
+    done = subprocess.run(
+        [*command, "--producers=1", "--workers=1", f"--out={tmp_path}"],
+        env={**os.environ, "PYTHONPATH": PATH},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert [str(side["primaries"]) for side in said["sides"]] == SIDES.split(",")
+    for side in said["sides"]:
+        counts = [side[name] for name in ("jobs", "accepted", "completed", "lost", "duplicated")]
+        assert counts == [1000, 1000, 1000, 0, 0]
+        assert {"seconds", "jobs_per_s", "producer_us", "worker_us", "redis_us", "rss_mib"} <= side.keys()
+    assert list(tmp_path.glob("*/million.json"))
