@@ -136,7 +136,7 @@ async def renewed(channel: Any, lease: Any) -> Any:
 @pytest.mark.covers("RT-065", "RT-197", "FM-27")
 async def test_while_a_slot_moves_no_call_runs_by_half_and_all_go_on_after_it(whole: RedisCluster) -> None:
     store = RedisStore(settings(whole, command_timeout=timedelta(seconds=20)))
-    hasty = RedisStore(settings(whole, command_timeout=timedelta(seconds=0.2)))
+    hasty = RedisStore(settings(whole, command_timeout=timedelta(seconds=0.6)))
     await store.enqueue(QUEUE, [a_job(f"j{n}") for n in range(50)])
     (claim,) = (await store.claim(QUEUE, ANN, number=1, slots=1)).claims
     await hasty.ping()
@@ -351,3 +351,25 @@ def test_the_map_takes_a_node_without_a_name_for_the_one_that_was_asked() -> Non
     topology.move(0, ("d", 1))
     assert (topology.owner(0), topology.owner(1), topology.nodes[-1]) == (("d", 1), ("a", 7000), ("d", 1))
     assert topology.others(("a", 7000), [("a", 7000), ("z", 9)]) == [("b.example", 7001), ("d", 1), ("z", 9)]
+
+
+@pytest.mark.covers("RT-199", "RT-065")
+async def test_one_node_that_evicts_or_keeps_no_file_is_told_for_the_whole_cluster(
+    whole: RedisCluster,
+) -> None:
+    store = RedisStore(settings(whole))
+    for node in range(3):
+        whole.client(node).config_set("appendonly", "yes")
+    good = await store.server()
+    whole.client(2).config_set("maxmemory-policy", "allkeys-lru")
+    whole.client(1).config_set("appendonly", "no")
+    try:
+        bad = await store.server()
+    finally:
+        for node in range(3):
+            whole.client(node).config_set("maxmemory-policy", "noeviction")
+            whole.client(node).config_set("appendonly", "no")
+
+    assert (good["policy"], good["aof"]) == ("noeviction", True)
+    assert (bad["policy"], bad["aof"]) == ("allkeys-lru", False)
+    await store.close()

@@ -302,6 +302,28 @@ async def test_another_number_of_partitions_is_refused_while_there_are_jobs_and_
     await store.close()
 
 
+@pytest.mark.covers("RT-046")
+async def test_a_producer_that_lives_on_hears_of_a_new_number_within_a_minute(
+    make_store: MakeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockwork.store.partitioned.ASK_AGAIN_S", 0.0)
+    store, new = make_store(), make_store()
+    producer = partitioned(store)
+    await new.partitions(MAIL, COUNT)
+    await producer.enqueue(MAIL, [a_job("a")])
+    for name in PARTS:
+        while not ((at := await new.obliterate(name, "token")).done or at.missing):
+            pass
+    await new.partitions(MAIL, 2)
+
+    await producer.enqueue(MAIL, [a_job("a")])
+
+    found = [[view.id for view in await new.list(name, State.READY)] for name in partition_names(MAIL, 2)]
+    assert sorted(found) == [[], ["a"]]
+    await store.close()
+    await new.close()
+
+
 async def test_a_producer_that_came_first_without_a_number_makes_one_partition(make_store: MakeStore) -> None:
     unsaid, app = App("x", namespace="default", store=make_store), an_app(make_store)
     await unsaid.enqueue("send", {"n": 1}, queue="mail")

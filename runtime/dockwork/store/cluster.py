@@ -71,6 +71,12 @@ class ClusterNodes:
             commands = self._nodes[place] = Commands(self._connector.at_node(place), Pace())
         return await commands.wire()
 
+    async def every(self) -> list[Wire]:
+        """A wire to each primary. Raises StoreUnavailable if one is away."""
+        if not self._topology.nodes:
+            await self._learn()
+        return [await self.at(place) for place in self._topology.nodes]
+
     async def _any(self) -> Wire:
         places = [place for place in self._nodes if place in self._topology.nodes]
         for place in places:

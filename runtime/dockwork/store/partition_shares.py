@@ -40,8 +40,9 @@ def share_config(config: QueueConfig, number: int, count: int) -> QueueConfig:
     """The options of partition `number`: limits of the whole queue are split so that the parts add up.
 
     What counts per job, or per concurrency key (which has one partition), stays whole. A count of kept jobs that is
-    smaller than the partitions keeps one in each.
+    smaller than the partitions keeps one in each. Raises InvalidValue for a limit of which one would get nothing.
     """
+    check_shares(config, count)
     keep = {
         name: limit if limit <= 0 or name.endswith("_ms") else max(1, share_of(limit, number, count))
         for name, limit in {**KEEP, **config.keep}.items()

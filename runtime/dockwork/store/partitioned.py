@@ -39,6 +39,9 @@ from dockwork.store.protocol import (
 
 T = TypeVar("T")
 
+#: The number of a queue's partitions may change when it is empty, so it is asked for again now and then.
+ASK_AGAIN_S = 60.0
+
 #: Figures of which the largest counts for the whole queue; all other numbers are added up.
 _LARGEST = frozenset(
     {"oldest_wait_ms", "oldest_ms", "config_revision", "config_generation", "time_ms", "minute_ms"}
@@ -68,7 +71,7 @@ class Partitioned:
     def __init__(self, store: Store, wanted: Callable[[str], int | None] = lambda queue: None) -> None:
         self._store = store
         self._wanted = wanted
-        self._counts: dict[QueueName, int] = {}
+        self._counts: dict[QueueName, tuple[int, float]] = {}
         self._reads: dict[tuple[QueueName, str], asyncio.Task[builtins.list[Event]]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -79,9 +82,11 @@ class Partitioned:
         """The partitions of `queue`, or just itself. Raises InvalidValue where code and Redis differ."""
         if queue.partition is not None:
             return (queue,)
-        count = self._counts.get(queue)
-        if count is None:
-            count = self._counts[queue] = await self._store.partitions(queue, self._wanted(queue.queue))
+        now = asyncio.get_running_loop().time()
+        count, until = self._counts.get(queue, (0, 0.0))
+        if now >= until:
+            count = await self._store.partitions(queue, self._wanted(queue.queue))
+            self._counts[queue] = count, now + ASK_AGAIN_S
         return partition_names(queue, count)
 
     async def home(self, queue: QueueName, job_id: str) -> QueueName:

@@ -397,18 +397,18 @@ class RedisStore(ActionStore):
         return listen(self._connector, self._connected().listening)
 
     async def server(self) -> Mapping[str, Any]:
-        wire = await self._wire()
-        info: dict[str, str] = {}
-        for section in ("server", "memory", "persistence"):
-            info |= parse_info(await wire.ask("INFO", section))
+        nodes = self._connected().nodes
+        if nodes is None:
+            return await _figures_of(await self._wire())
+        # Of a Cluster: what is worst on any of its primaries, and their memory together.
+        each = [await _figures_of(wire) for wire in await nodes.every()]
+        evicting = [one["policy"] for one in each if one["policy"] not in ("", "noeviction")]
         return {
-            "version": info.get("valkey_version") or info.get("redis_version", ""),
-            "name": info.get("server_name", "redis"),
-            "run_id": info.get("run_id", ""),
-            "policy": info.get("maxmemory_policy", ""),
-            "used_memory": int(info.get("used_memory", 0)),
-            "maxmemory": int(info.get("maxmemory", 0)),
-            "aof": info.get("aof_enabled") == "1",
+            **each[0],
+            "policy": evicting[0] if evicting else each[0]["policy"],
+            "used_memory": sum(one["used_memory"] for one in each),
+            "maxmemory": sum(one["maxmemory"] for one in each),
+            "aof": all(one["aof"] for one in each),
         }
 
     # --- people
@@ -505,6 +505,21 @@ class RedisStore(ActionStore):
 
     async def errors(self, queue: QueueName, *, limit: int = 50) -> QueueErrors:
         return await self._run(event_calls.errors(self.keys(queue), limit))
+
+
+async def _figures_of(wire: Asks) -> dict[str, Any]:
+    info: dict[str, str] = {}
+    for section in ("server", "memory", "persistence"):
+        info |= parse_info(await wire.ask("INFO", section))
+    return {
+        "version": info.get("valkey_version") or info.get("redis_version", ""),
+        "name": info.get("server_name", "redis"),
+        "run_id": info.get("run_id", ""),
+        "policy": info.get("maxmemory_policy", ""),
+        "used_memory": int(info.get("used_memory", 0)),
+        "maxmemory": int(info.get("maxmemory", 0)),
+        "aof": info.get("aof_enabled") == "1",
+    }
 
 
 class _Parts:
