@@ -18,7 +18,8 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -29,6 +30,7 @@ from typing import (
     Self,
     TypeVar,
     Unpack,
+    cast,
     overload,
 )
 
@@ -44,7 +46,7 @@ from dockwork.core.sizes import parse_size
 from dockwork.core.slots import Shared
 from dockwork.core.states import State
 from dockwork.core.unique import Unique
-from dockwork.errors import require
+from dockwork.errors import InvalidValue, require
 from dockwork.events import Callback, Gap, Subscriptions, Token, check_names, check_queues
 from dockwork.keyring import Encryption, KeySource, passing_keys
 from dockwork.middleware import EnqueueMiddleware
@@ -64,7 +66,7 @@ from dockwork.registry import (
 from dockwork.reports import ErrorStats
 from dockwork.resealing import ResealReport, key_counts, reseal_queues
 from dockwork.schedules import AppSchedules, ScheduleOptions, declare
-from dockwork.settings import RedisSettings, Settings, granted_cpus, share_slots
+from dockwork.settings import OURS, RedisSettings, Settings, granted_cpus, read_paths, share_slots
 from dockwork.store.protocol import (
     Admission,
     Configured,
@@ -77,6 +79,7 @@ from dockwork.store.protocol import (
 from dockwork.sync import Portal, SyncCalls, SyncJobRef
 
 if TYPE_CHECKING:
+    from dockwork.config_files import FileConfig
     from dockwork.testing.bench import Bench, Mode
     from dockwork.worker.worker import Worker
 
@@ -92,6 +95,8 @@ CustomBackoffT = TypeVar("CustomBackoffT", bound=CustomBackoff)
 Lifespan = Callable[["App"], AbstractAsyncContextManager[None]]
 
 log = logging.getLogger("dockwork.app")
+
+CONFIG = f"{OURS}CONFIG"
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
@@ -151,6 +156,8 @@ class App(AppActions, AppOptions, AppSchedules):
     name         says in logs whose worker this is
     redis        a URL or `RedisSettings`; DOCKWORK_REDIS_* variables beat it, bare REDIS_* ones do not
     namespace    DOCKWORK_NAMESPACE beats it; without either the pod's own namespace, else ``default``
+    config       TOML and YAML files, the later over the earlier; DOCKWORK_CONFIG beats it. They beat code, and
+                 DOCKWORK_ variables beat them. Read when settings are first needed
     store        instead of Redis: a store, or a function that makes one for each event loop
     defaults     options of `queue` that count for every queue, and ``queue``, that of job types which name none
     encryption   the keys of sealed values, and what counts for them; DOCKWORK_PAYLOAD_KEYS and the like beat its keys
@@ -167,6 +174,7 @@ class App(AppActions, AppOptions, AppSchedules):
         store: Store | Callable[[], Store] | None = None,
         defaults: Defaults | None = None,
         encryption: Encryption | None = None,
+        config: Sequence[str | Path] = (),
     ) -> None:
         fits = bool(_NAME.fullmatch(name))
         require(fits, "app", expected="1 to 63 characters of A-Z a-z 0-9 . _ -", got=name)
@@ -176,6 +184,8 @@ class App(AppActions, AppOptions, AppSchedules):
             self.registry.set_defaults(defaults)
         self.middlewares: list[Callable[..., Awaitable[Any]]] = []
         self.enqueue_middlewares: list[EnqueueMiddleware] = []
+        self._config = tuple(config)
+        self._files: FileConfig | None = None
         self._redis = redis
         self._namespace = namespace
         self._store = store
@@ -193,7 +203,38 @@ class App(AppActions, AppOptions, AppSchedules):
     @cached_property
     def settings(self) -> Settings:
         """What the environment and this app's arguments say together; read at first use."""
-        return Settings.from_environ(os.environ, redis=self._redis, namespace=self._namespace)
+        environ: Mapping[str, str] = os.environ
+        paths = read_paths(environ[CONFIG], CONFIG) if environ.get(CONFIG) else self._config
+        if paths:
+            from dockwork.config_files import read_files
+
+            self._files = read_files(paths)
+            environ = self._files.environ(os.environ)
+            for queue in self._files.queues:
+                self.queue(queue, **self.registry.said.get(queue, {}))
+        return Settings.from_environ(environ, redis=self._redis, namespace=self._namespace)
+
+    def _declare_of_files(self) -> None:
+        """The schedules of the configuration files; the job types must be known by now."""
+        for said in self._files.schedules.values() if self._files is not None else ():
+            job_type = self.registry.get(said.type)
+            expected = f"a job type of this app ({', '.join(sorted(self.registry)) or 'none'})"
+            require(job_type is not None, f"{said.place}.type", expected=expected, got=said.type)
+            assert job_type is not None
+            try:
+                made = declare(
+                    said.name,
+                    job_type.queue,
+                    partial(job_type.call(CallOptions()).item_of, said.args),
+                    now=clock.now(),
+                    every=said.every,
+                    cron=said.cron,
+                    options=cast(ScheduleOptions, said.options),
+                )
+            except InvalidValue as error:
+                place = f"{said.place}: {error.field}"
+                raise InvalidValue(place, expected=error.expected, got=error.got) from None
+            self.registry.schedules[made.queue, made.uid] = made
 
     # --- declaring ---------------------------------------------------------------------------------------
 
@@ -277,6 +318,8 @@ class App(AppActions, AppOptions, AppSchedules):
                        count under a Queue resource too, which says nothing about events
         """
         queue = Queue(QueueName("default", name).queue, self)
+        if self._files is not None and name in self._files.queues:
+            options = {**options, **self._files.queues[name]}
         if said := event_options(options):
             self.registry.event_options[queue.name] = said
         self.registry.configure(queue.name, options)
@@ -569,6 +612,8 @@ class App(AppActions, AppOptions, AppSchedules):
         """
         from dockwork.worker.worker import Worker
 
+        _ = self.settings  # first: configuration files may say something of the queues
+        self._declare_of_files()
         self.registry.check()
         said = Settings(
             queues=dict(queues or {}),

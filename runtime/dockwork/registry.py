@@ -740,6 +740,8 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         self.queue_configs: dict[str, QueueConfig] = {}
         #: What the app says for all its queues; `configure` beats it.
         self._defaults: QueueOptions = {}
+        #: The options of `App.queue` as they were given.
+        self.said: dict[str, QueueOptions] = {}
         #: Schedules that code declares, by queue and name; workers write them when they start.
         self.schedules: dict[tuple[str, str], Declared] = {}
         self.default_queue = "default"
@@ -776,6 +778,7 @@ class Registry(Mapping[str, JobType[Any, Any]]):
 
     def configure(self, queue: str, options: QueueOptions) -> None:
         """Take over what code says of a queue, the app's defaults under it. Raises InvalidValue naming the option."""
+        self.said[queue] = options
         merged: QueueOptions = {**self._defaults, **options}
         config = queue_config(merged)
         if "expires" in merged:

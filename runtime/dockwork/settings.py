@@ -184,6 +184,8 @@ class Settings:
     """A ring of one key; `payload_keys` counts before it."""
     payload_keys_file: str = ""
     """A file that holds such a ring, read again when it changes; both variables above count before it."""
+    config: tuple[str, ...] = ()
+    """TOML and YAML files that stand over code and under DOCKWORK_ variables; the later over the earlier."""
     log_level: str = "INFO"
     log_format: Literal["json", "text"] = "text"
 
@@ -338,6 +340,13 @@ def _read_address(text: str, name: str) -> str:
     return text
 
 
+def read_paths(text: str, name: str) -> tuple[str, ...]:
+    """Paths between colons."""
+    paths = tuple(part for part in text.split(os.pathsep) if part)
+    require(bool(paths), name, expected=f"paths between {os.pathsep!r}", got=text)
+    return paths
+
+
 def _read_level(text: str, name: str) -> str:
     return _read_choice("DEBUG", "INFO", "WARNING", "ERROR")(text.upper(), name)
 
@@ -398,6 +407,19 @@ _FIELDS: tuple[tuple[str, str, Callable[[str, str], Any]], ...] = (
     ("payload_keys", "PAYLOAD_KEYS", _read_text),
     ("payload_key", "PAYLOAD_KEY", _read_text),
     ("payload_keys_file", "PAYLOAD_KEYS_FILE", _read_text),
+    ("config", "CONFIG", read_paths),
     ("log_level", "LOG_LEVEL", _read_level),
     ("log_format", "LOG_FORMAT", _read_choice("json", "text")),
 )
+
+#: Setting -> its variable without the prefix, and its reader: what a configuration file may say.
+SETTINGS_VARIABLES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
+    name: (variable, read) for name, variable, read in _FIELDS if name != "config"
+}
+
+#: The same of the `redis` section. The address may be said in each of the ways that the variables know.
+REDIS_VARIABLES: Mapping[str, tuple[str, Callable[[str, str], Any]]] = {
+    "url": ("REDIS_URL", _read_text),
+    "url_file": ("REDIS_URL_FILE", _read_text),
+    **{name: (variables[0], read) for name, variables, read in _REDIS_FIELDS},
+}
