@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from dockwork import App
+from dockwork import App, Context
 from support.worker_app import QUEUE, make_store, receipt
 
 app = App("limits-tests", store=make_store)
@@ -20,6 +20,12 @@ async def brief(n: int) -> None:
 @app.job(queue=QUEUE, concurrency_key="account")
 async def by_account(account: int, n: int) -> None:
     await _work(n, str(account))
+
+
+@app.job(queue=QUEUE, isolation="process", retries=0)
+async def saves_in_child(ctx: Context, size: int) -> None:
+    await ctx.progress("p" * size)
+    await ctx.checkpoint("c" * size)
 
 
 async def _work(n: int, account: str) -> None:

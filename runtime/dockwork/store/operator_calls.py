@@ -46,7 +46,8 @@ _CODES_NUMBERS: Mapping[str, str] = {name: name.removesuffix("_ms") for name in 
 
 #: What `read_config` wants from meta, in order.
 CONFIG_FIELDS: tuple[str, ...] = (
-    "rev", "gen", "held", "closed", "backoff", "rate", *_CODES_NUMBERS.values(), *_NUMBERS.values(), *KEEP_FIELDS.values(),
+    "rev", "gen", "held", "closed", "backoff", "rate",
+    *_CODES_NUMBERS.values(), *_NUMBERS.values(), *KEEP_FIELDS.values(),
 )  # fmt: skip
 
 

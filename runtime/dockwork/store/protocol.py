@@ -707,7 +707,8 @@ CODES_OWN = (
 
 def without_codes_own(config: QueueConfig) -> QueueConfig:
     """`config` without what a Queue resource does not have."""
-    return replace(config, **dict.fromkeys(CODES_OWN))
+    nothing: dict[str, Any] = dict.fromkeys(CODES_OWN)
+    return replace(config, **nothing)
 
 
 class Writing(StrEnum):

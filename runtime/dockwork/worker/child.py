@@ -43,7 +43,7 @@ from dockwork.errors import (
     text_of,
 )
 from dockwork.registry import JobType, registries
-from dockwork.store.protocol import Claim, Lease, Store, Verdict
+from dockwork.store.protocol import Claim, Lease, QueueConfig, Store, Verdict
 from dockwork.worker.context import RunContext
 from dockwork.worker.frames import Frame, encode_frame, read_frames
 from dockwork.worker.heartbeat import resident_bytes
@@ -108,6 +108,7 @@ class Home:
     def __init__(self, store: WorkerStore, loop: asyncio.AbstractEventLoop) -> None:
         self.store = cast(Store, store)
         self.name = QueueName("default", "default")
+        self.config = QueueConfig()
         self.link = Link()
         self.drain_deadline: datetime | None = None
         self._loop = loop
@@ -298,6 +299,8 @@ class Child:
         run = Run(claim, self._loop.time(), frame.head["started_ms"])
         run.timeout_s = frame.head["timeout_s"]
         self._home.name = QueueName(*frame.head["queue"])
+        max_checkpoint, max_progress = frame.head["sizes"]
+        self._home.config = QueueConfig(max_checkpoint=max_checkpoint, max_progress=max_progress)
         self._run = run
         run.task = self._loop.create_task(self._drive(run))
 

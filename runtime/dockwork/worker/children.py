@@ -26,7 +26,7 @@ from dockwork.core.jobs import StopReason
 from dockwork.core.keys import QueueName
 from dockwork.errors import DockworkError
 from dockwork.registry import JobType
-from dockwork.store.protocol import Outcome, Settlement, Store, Verdict
+from dockwork.store.protocol import Outcome, QueueConfig, Settlement, Store, Verdict
 from dockwork.worker import logs
 from dockwork.worker.frames import Frame, Frames, encode_frame
 from dockwork.worker.kept import keep, outlast
@@ -108,6 +108,8 @@ class Home(Protocol):
     def store(self) -> Store: ...
     @property
     def name(self) -> QueueName: ...
+    @property
+    def config(self) -> QueueConfig: ...
     @property
     def link(self) -> Link: ...
     def lose(self, run: Run) -> None: ...
@@ -245,6 +247,7 @@ class Child(asyncio.Protocol):
                 queue=queue,
                 started_ms=run.started_ms,
                 timeout_s=run.timeout_s,
+                sizes=(home.config.max_checkpoint, home.config.max_progress),
             )
         run.elsewhere = self
         try:

@@ -234,6 +234,25 @@ async def test_a_queues_sizes_and_its_hard_timeout_beat_the_defaults(world: Worl
     assert "went on for 0.3 s after its timeout of 0.1 s" in late.failures[0].message
 
 
+@pytest.mark.covers("RT-001", "RT-104")
+async def test_a_queues_sizes_hold_in_child_processes_too(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", world.url)
+    monkeypatch.setenv("RECEIPTS", str(tmp_path / "receipts"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    await world.store.configure(NAME, QueueConfig(max_checkpoint=300, max_progress=256), None)
+    item = declared.registry["saves_in_child"].item(size=500)
+
+    async with world.worker(declared):
+        job = await world.app.submit(item)
+        view = await world.until(job.id, State.DEAD, within=20)
+
+    assert view.failures[0].message == "checkpoint: 502 bytes are more than the limit of 300"
+    assert view.progress is not None
+    assert len(view.progress) <= 256
+
+
 @pytest.mark.covers("RT-001")
 async def test_a_timeout_above_the_queues_most_is_refused_with_both_numbers(world: World) -> None:
     from dockwork import InvalidValue
