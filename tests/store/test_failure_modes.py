@@ -12,7 +12,7 @@ import pytest
 
 from dockwork import App, Keep
 from dockwork.core.states import State
-from dockwork.store.protocol import Acted, JobChange, JobKeys, Outcome
+from dockwork.store.protocol import Acted, JobChange, JobKeys, Outcome, QueueConfig
 from dockwork.store.redis import RedisStore
 from support.redis_server import RedisServer
 from support.store_process import start
@@ -89,6 +89,7 @@ async def test_many_leases_end_at_once_and_no_call_is_held_up(redis: RedisWorld)
 
 
 @pytest.mark.covers("FM-38")
+@pytest.mark.timeout(600 if FULL else 120)
 async def test_a_herd_falls_due_before_ten_processes_and_each_job_runs_once(
     redis: RedisWorld, server: RedisServer
 ) -> None:
@@ -241,10 +242,12 @@ async def test_ten_clients_race_and_each_condition_holds_once(redis: RedisWorld,
 
 
 @pytest.mark.covers("FM-57")
+@pytest.mark.timeout(1800 if FULL else 120)
 async def test_an_obliteration_that_is_killed_midway_is_resumed_and_leaves_nothing(
     redis: RedisWorld, server: RedisServer
 ) -> None:
     count = 1_000_000 if FULL else 10_000
+    await redis.store.configure(redis.queue, QueueConfig(max_depth=2 * count), None)
     for first in range(0, count, 10_000):
         jobs = [a_job(f"j{n}", envelope=b"{}") for n in range(first, first + 10_000)]
         await redis.store.enqueue(redis.queue, jobs)
