@@ -53,7 +53,7 @@ class KeySource:
         self._outside = outside
         self._ring: KeyRing | None = None
         self._file: Path | None = None
-        self._stamp: tuple[int, ...] = ()
+        self._loaded: tuple[tuple[int, int, int], KeyRing] | None = None
         self._found = False
 
     @property
@@ -61,16 +61,15 @@ class KeySource:
         return self.said.allow_plaintext
 
     def ring(self) -> KeyRing:
-        """The keys as they are now. Raises EncryptionError, which quotes none of them."""
+        """The keys as they are now; from any thread. Raises EncryptionError, which quotes none of them."""
         if not self._found:
             self._find()
-        if self._file is not None:
-            self._reload(self._file)
-        if self._ring is None:
+        ring = self._ring if self._file is None else self._read(self._file)
+        if ring is None:
             raise EncryptionError(
                 f"there is no key: set {KEYS}, {KEY} or {KEYS_FILE}, or give the app Encryption(keys=...)"
             )
-        return self._ring
+        return ring
 
     @property
     def is_set(self) -> bool:
@@ -93,19 +92,20 @@ class KeySource:
             self._file = Path(self.said.file)
         self._found = True
 
-    def _reload(self, file: Path) -> None:
+    def _read(self, file: Path) -> KeyRing:
+        """The ring in `file`, read again if that is another file than last time, or a changed one."""
+        loaded = self._loaded
         try:
             found = file.stat()
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-            if stamp == self._stamp and self._ring is not None:
-                return
-            self._ring = None
+            if loaded is not None and loaded[0] == stamp:
+                return loaded[1]
             text = file.read_text()
         except (OSError, ValueError) as error:
-            self._ring = None
             raise EncryptionError(f"key file {file}: it cannot be read: {type(error).__name__}") from None
-        self._ring = make_ring(text, f"key file {file}")
-        self._stamp = stamp
+        ring = make_ring(text, f"key file {file}")
+        self._loaded = stamp, ring
+        return ring
 
 
 def passing_keys(said: Encryption) -> KeySource:
