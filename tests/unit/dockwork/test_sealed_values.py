@@ -365,7 +365,7 @@ async def main():
     await running
 
 asyncio.run(main())
-paid = ("cryptography", "dockwork.worker.guards", "dockwork.core.scrub")
+paid = ("cryptography.hazmat.primitives.ciphers.aead", "dockwork.worker.guards", "dockwork.core.scrub")
 print([name for name in paid if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
