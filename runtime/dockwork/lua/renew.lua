@@ -11,6 +11,7 @@
 -- KEYS[10]  cron_at   zset
 -- KEYS[11]  events    stream
 -- KEYS[12]  records   prefix
+-- KEYS[13]  receipts  prefix
 -- ARGV[1]   lease_ms  int   0 = the queue's
 -- ARGV[2]   run_id    str   of the server, as this connection saw it
 -- ARGV[3]   owner     str   "" = no heartbeat
@@ -21,7 +22,7 @@
 --           "o" held, "c" held and to be cancelled, "l" lost
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], wake = KEYS[6],
   cold = KEYS[7], workers = KEYS[8], quiesce = KEYS[9], cron_at = KEYS[10], events = KEYS[11],
-  records = KEYS[12]}
+  records = KEYS[12], receipts = KEYS[13]}
 --- @include "open"
 --- @include "whole"
 --- @include "record_key"
@@ -64,7 +65,10 @@ see_run_id(S, ARGV[2])
 hear(K, S)
 if #S.set > 0 and S.set[1] ~= "schema" then redis.call("HSET", K.meta, unpack(S.set)) end
 if #moved > 0 then redis.call("ZADD", K.lease, "XX", unpack(moved)) end
-if ARGV[3] ~= "" then redis.call("HSET", K.workers, ARGV[3], S.now .. " " .. ARGV[5]) end
+if ARGV[3] ~= "" then
+  redis.call("HSET", K.workers, ARGV[3], S.now .. " " .. ARGV[5])
+  redis.call("PEXPIRE", record_key(K.receipts, ARGV[3]), "600000")
+end
 -- A marker that was lost with its holder comes back within one beat (RT-097).
 if waiting > 0 and redis.call("ZCOUNT", K.wake, 0, 0) == 0 then post_markers(K, S, waiting) end
 cap_events(K, S)

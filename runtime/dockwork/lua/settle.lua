@@ -61,6 +61,7 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
 --- @include "read_settlements"
 --- @include "settle_all"
 --- @include "take"
+--- @include "trim_completed"
 --- @include "finish"
 --- @include "write_errors"
 --- @include "remember"
@@ -72,8 +73,9 @@ local known = recall(K, S, W)
 if known then return known end
 S = tick_first(K, S, W)
 local settlements, verdicts, plain = read_settlements(K, 9)
-settle_all(K, S, W, settlements, plain)
+local ended = settle_all(K, S, W, settlements, plain)
 local claimed, receipt = take(K, S, W)
+if ended then trim_completed(K, S, ended, claimed[2] == 1) end
 finish(K, S)
 write_errors(K, S)
 remember(K, W, verdicts, receipt)

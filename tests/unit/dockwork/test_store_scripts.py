@@ -220,7 +220,7 @@ def read(files_: dict[str, str]) -> Any:
     return lambda path: files_[path]
 
 
-def test_an_include_is_put_in_once_with_what_it_needs_before_it() -> None:
+def test_an_include_is_put_in_once_with_what_it_needs_and_is_made_when_it_is_called() -> None:
     text = expand(
         "main",
         read(
@@ -232,7 +232,21 @@ def test_an_include_is_put_in_once_with_what_it_needs_before_it() -> None:
         ),
     )
 
-    assert text == "local function a()\n  return 1\nend\nlocal function b()\n  return a()\nend\nreturn b()\n"
+    assert text == (
+        "local fn = {nil, nil}\nsetmetatable(fn, {__index = function(all, n)\nlocal made\n"
+        "if n < 2 then\nmade = function()\n  return 1\nend\nelse\nmade = function()\n  return fn[1]()\nend\nend\n"
+        "all[n] = made\nreturn made\nend})\nreturn fn[2]()\n"
+    )
+
+
+def test_no_script_looks_for_an_include_by_its_name() -> None:
+    """A name that is neither called nor given to pcall would be missed when calls are put in numbers."""
+    folder = LUA.joinpath("lib").iterdir()
+    names = "|".join(entry.name.removesuffix(".lua") for entry in folder)
+    for name in script_names():
+        text = expand(name)
+        assert not re.search(rf"(?<![\w.:\"])(?:{names})\(", text), name
+        assert not re.search(r"(?<!redis\.)\bpcall\((?!fn\[)", text), name
 
 
 def test_a_cycle_of_includes_is_named() -> None:

@@ -13,7 +13,7 @@ local function hear(K, S)
   end
   -- Beats come every third of a lease: with this they keep `seen` younger than half of one, and claims seldom write.
   if not S.seen or silent * 8 > S.lease_ms then
-    S.seen = S.ms
+    S.seen, S.heard = S.ms, true
     S.set[#S.set + 1], S.set[#S.set + 2] = "seen", S.now
   end
 end

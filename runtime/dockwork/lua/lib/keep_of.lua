@@ -3,8 +3,7 @@
 -- bytes of its own joins C, for trim_completed in this call.
 local function keep_of(K, S, C, own)
   if not C.queue then
-    local set = redis.call("HMGET", K.meta, "keep_completed_age", "keep_completed_count")
-    C.age, C.queue_count = tonumber(set[1]) or 3600000, tonumber(set[2]) or 1000
+    C.age, C.queue_count = S.keep_age or 3600000, S.keep_count or 1000
     C.queue = {none = C.queue_count == 0 or C.age == 0, shift = 0}
     C.count = C.queue_count
   end

@@ -5,7 +5,8 @@
 local function open(K)
   local time = redis.call("TIME")
   local meta = redis.call("HMGET", K.meta, "schema", "seq", "bytes", "kept", "keptc", "parked", "paused",
-    "held", "closed", "run_id", "reap_after", "rev", "lease", "max_deliveries", "seen", "uniq", "ev", "fl")
+    "held", "closed", "run_id", "reap_after", "rev", "lease", "max_deliveries", "seen", "uniq", "ev", "fl",
+    "keep_completed_age", "keep_completed_count")
   local us = tonumber(time[1]) * 1000000 + tonumber(time[2])
   local ms = math.floor(us / 1000)
   local S = {
@@ -16,6 +17,7 @@ local function open(K)
     run_id = meta[10], reap_after = tonumber(meta[11]) or 0, revision = tonumber(meta[12]) or 0,
     lease_ms = tonumber(meta[13]) or 15000, max_deliveries = tonumber(meta[14]) or 5,
     seen = tonumber(meta[15]), unique = meta[16], events = meta[17],
+    keep_age = tonumber(meta[19]), keep_count = tonumber(meta[20]),
     set = {}, ready = {}, prio = {}, delayed = {}, ended = {}, expiry = {}, unexpiry = {},
     stats = {}, types = {}, waits = {}, runs = {}, minute = {}, leased = {}, groups = {}, order = {}, claimable = 0,
     aside = 0, K = K,

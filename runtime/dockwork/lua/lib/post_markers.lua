@@ -10,7 +10,7 @@ local function post_markers(K, S, number)
     markers[2 * i - 1], markers[2 * i] = "0", tostring(i)
   end
   redis.call("ZADD", K.wake, unpack(markers))
-  local channel = redis.call("GET", K.cold)
+  local channel = not S.none and redis.call("GET", K.cold)
   if channel then
     redis.call("DEL", K.cold)
     redis.pcall("PUBLISH", channel, "")

@@ -1,12 +1,16 @@
+--- @include "whole"
 --- @include "record_key"
 --- @include "answer"
 -- The answer that a call of this number got before, with the claims of then that are still held; else nothing.
 local function recall(K, S, W)
-  local stored = redis.call("HGET", record_key(K.receipts, W.owner), W.number)
+  local stored = redis.call("HGET", record_key(K.receipts, W.owner), whole(tonumber(W.number) % 16))
   if not stored then
     return
   end
-  local verdicts, claims = string.match(stored, "^(%a*);(.*)$")
+  local number, verdicts, claims = string.match(stored, "^(%d+);(%a*);(.*)$")
+  if number ~= W.number then
+    return
+  end
   local claimed = {false, 1, "", S.revision}
   for id, epoch in string.gmatch(claims, "(%S+) (%S+)") do
     local R = redis.call("HMGET", record_key(K.records, id), "n", "p", "c", "d", "sf", "f", "v", "mr", "to", "s", "e",

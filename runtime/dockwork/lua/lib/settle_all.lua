@@ -5,11 +5,10 @@
 --- @include "settle_run"
 --- @include "settle_plain"
 --- @include "settle_parked"
---- @include "trim_completed"
 --- @include "add_delayed"
 --- @include "leave_key"
 -- Ends the deliveries that `read_settlements` found held. Takes their leases away first: maxmemory never refuses
--- that, nor then what follows.
+-- that, nor then what follows. Answers what `trim_completed` has to know.
 local function settle_all(K, S, W, held, plain)
   local ids, count = plain.ids, #plain.ids
   if count + #held == 0 then
@@ -41,7 +40,7 @@ local function settle_all(K, S, W, held, plain)
     end
   end
   unlink_all(C.unlink)
-  trim_completed(K, S, C)
   -- Before the claim of the same call: what is due at once belongs to it.
   add_delayed(K, S)
+  return C
 end

@@ -12,6 +12,7 @@
 --- @include "free_keys"
 --- @include "limit_places"
 --- @include "throttle"
+--- @include "add_leases"
 -- The claim: promotes, reaps, then leases at most `W.places` jobs to `W.owner` in the order of RT-071. Answers
 -- the reply {next_at or false, more 0|1, refused, revision, claim...}; see claim.lua for a claim's fields.
 local function take(K, S, W)
@@ -19,11 +20,14 @@ local function take(K, S, W)
   local _, _, ends = reap_ended(K, S, W.run_id, 100)
   if S.freed then free_keys(S) end
   if #S.ready > 0 then add_all(K.ready, S.ready) end
-  if #S.prio > 0 then add_all(K.prio, S.prio) end
+  if #S.prio > 0 then
+    add_all(K.prio, S.prio)
+    S.none = false
+  end
 
   local T = {rows = {}, count = 0, left = W.places, bytes = W.most_bytes, more = false, receipt = {}, leases = {}}
   local refused = (S.paused and "paused") or (S.held and "held") or ""
-  if refused == "" and W.places > 0 and quiesced(K, S, W.pod) then
+  if refused == "" and W.places > 0 and not S.none and quiesced(K, S, W.pod) then
     refused = "quiesced"
   end
   local limited, throttled
@@ -32,7 +36,7 @@ local function take(K, S, W)
       limited = limit_places(K, S)
       T.left = math.min(T.left, limited.left)
     end
-    local prio = redis.call("ZCARD", K.prio)
+    local prio = S.none and 0 or redis.call("ZCARD", K.prio)
     if S.parked > 0 and T.left > 0 then
       take_parked(K, S, W, T)
     end
@@ -53,7 +57,7 @@ local function take(K, S, W)
 
   local count = T.count
   if count > 0 then
-    add_all(K.lease, T.leases)
+    add_leases(K, T, ends)
     tally(S.leased, W.pod, count)
     tally(S.stats, "claimed", count)
     if type(T.suspect) == "string" then
