@@ -16,7 +16,7 @@ from dockwork.core.states import State
 from dockwork.errors import DockworkError, InvalidUrl, ScriptFailed, StoreUnavailable
 from dockwork.settings import RedisSettings
 from dockwork.store.cluster import ClusterNodes
-from dockwork.store.connections import Connector
+from dockwork.store.connectors import Connector
 from dockwork.store.protocol import Outcome, Settlement, Verdict
 from dockwork.store.redis import RedisStore
 from dockwork.store.topology import Topology, slot_of

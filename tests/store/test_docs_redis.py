@@ -16,7 +16,7 @@ import pytest
 
 from dockwork.core.states import State
 from dockwork.settings import RedisSettings
-from dockwork.store.connections import parse_urls
+from dockwork.store.addresses import parse_urls
 from support.redis_cluster import RedisCluster
 from support.redis_server import RedisServer
 from support.workers import QUEUE, World

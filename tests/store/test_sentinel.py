@@ -13,7 +13,7 @@ import pytest
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, InvalidUrl, StoreUnavailable
 from dockwork.settings import RedisSettings
-from dockwork.store.connections import Connector
+from dockwork.store.connectors import Connector
 from dockwork.store.protocol import Outcome, Settlement, Verdict
 from dockwork.store.redis import RedisStore
 from support.redis_sentinel import PRIMARY_NAME, RedisSentinel, client

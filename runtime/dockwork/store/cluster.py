@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 from dockwork.errors import AccessDenied, StoreUnavailable
 from dockwork.store.calls import Arg, Call
-from dockwork.store.connections import Asks, Commands, Connector, Pace, Redirected, Wire
+from dockwork.store.connections import Asks, Commands, Pace, Wire
+from dockwork.store.connectors import Connector
+from dockwork.store.refusals import Redirected
 from dockwork.store.sentinel import Place
 from dockwork.store.topology import Topology, slot_of
 

@@ -10,9 +10,11 @@ from redis import exceptions as redis_errors
 
 from dockwork.core.keys import WAKE_CHANNEL_PREFIX, QueueKeys, QueueName
 from dockwork.errors import AccessDenied, InvalidValue, OutcomeUnknown, StoreUnavailable
-from dockwork.store.connections import LOST, Connector, Pace, Wire, connect_error
+from dockwork.store.connections import Pace, Wire
+from dockwork.store.connectors import Connector
 from dockwork.store.event_calls import FIRST_EVENT, check_since, read_message
 from dockwork.store.protocol import Event
+from dockwork.store.refusals import LOST, connect_error
 from dockwork.store.views import read_event
 
 #: A blocking read that is this much later than its end is a dead connection (RT-127).

@@ -18,7 +18,8 @@ from dockwork.store.action_redis import ActionStore
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.cluster import ClusterNodes
-from dockwork.store.connections import Asks, Commands, Connector, Pace, parse_info
+from dockwork.store.connections import Asks, Commands, Pace, parse_info
+from dockwork.store.connectors import Connector
 from dockwork.store.listening import EventReads, listen, listen_events
 from dockwork.store.partition_shares import refuse_if_used
 from dockwork.store.protocol import (
@@ -243,9 +244,9 @@ class RedisStore(ActionStore):
     ) -> builtins.list[Verdict]:
         verdicts: builtins.list[Verdict] = []
         for first in range(0, len(deaths), calls.DEATHS):
-            verdicts += await self._run(
-                calls.child_died(self.keys(queue), deaths[first : first + calls.DEATHS])
-            )
+            call = calls.child_died(self.keys(queue), deaths[first : first + calls.DEATHS])
+            said = await self._run(call)
+            verdicts += said
         return verdicts
 
     async def wait(self, queue: QueueName, timeout_s: float) -> Wake | None:

@@ -11,21 +11,17 @@ from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, StoreUnavailable
 from dockwork.store import calls
 from dockwork.store.calls import Arg, Call
-from dockwork.store.connections import (
-    LOADS_AT_MOST,
+from dockwork.store.connections import LOADS_AT_MOST, pack, pack_call, parse_info
+from dockwork.store.connectors import Connector, RedisConnection
+from dockwork.store.protocol import Heartbeat, Lease, Owner, Put, Renewal, Verdict
+from dockwork.store.refusals import (
     LOST,
-    Connector,
-    RedisConnection,
     check_mode,
     connect_error,
     counts_as_disconnect,
-    pack,
-    pack_call,
-    parse_info,
     redirection,
     reply_error,
 )
-from dockwork.store.protocol import Heartbeat, Lease, Owner, Put, Renewal, Verdict
 from dockwork.store.scripts import script
 from dockwork.store.sentinel import Place
 from dockwork.store.topology import Topology

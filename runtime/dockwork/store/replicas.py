@@ -11,7 +11,9 @@ from typing import Any
 
 from dockwork.errors import DockworkError
 from dockwork.store.calls import Call
-from dockwork.store.connections import Connector, Pace, Redirected, Wire
+from dockwork.store.connections import Pace, Wire
+from dockwork.store.connectors import Connector
+from dockwork.store.refusals import Redirected
 
 #: How long the answer of an enqueue is held back for its replicas.
 WAIT_S = 1.0

@@ -14,9 +14,11 @@ import redis.exceptions as redis_errors
 
 from dockwork.core.keys import QueueKeys
 from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
-from dockwork.store.connections import Asks, Connector, Pace, Redirected, Wire, pack
+from dockwork.store.connections import Asks, Pace, Wire, pack
+from dockwork.store.connectors import Connector
 from dockwork.store.listening import LATE_S, open_paced
 from dockwork.store.protocol import Wake
+from dockwork.store.refusals import Redirected
 
 
 class _Waiter:

@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 from dockwork.core.keys import QueueKeys, QueueName, is_job_id
 from dockwork.errors import InvalidUrl, InvalidValue, StoreUnavailable
 from dockwork.settings import RedisSettings
+from dockwork.store.addresses import Address, parse_url, parse_urls
 from dockwork.store.connections import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_AWAY_S,
     LONGEST_PAUSE_S,
-    Address,
-    Connector,
     next_pause,
-    parse_url,
-    parse_urls,
 )
+from dockwork.store.connectors import Connector
 from dockwork.store.redis import RedisStore
 
 
