@@ -168,8 +168,11 @@ def _version(command: Sequence[str]) -> str:
 
 
 def _write(path: Path, report: dict[str, Any]) -> None:
+    """The report as JSON, each run on a line of its own."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(report, indent=1) + "\n")
+    runs = ",\n".join(json.dumps(run, separators=(",", ":")) for run in report["runs"])
+    rest = json.dumps({**report, "runs": []}, indent=1)
+    path.write_text(rest.replace('"runs": []', f'"runs": [\n{runs}\n]') + "\n")
 
 
 if __name__ == "__main__":

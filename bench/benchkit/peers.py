@@ -113,6 +113,7 @@ def _python_peers() -> list[Peer]:
                 _venv("python", "taskiq"),
                 *("scheduler", "taskiq_peer:scheduler", "--update-interval", "1", "--log-level", "ERROR"),
             ),
+            jobs=10_000,
         ),
         Peer(
             name="dramatiq",
@@ -122,6 +123,7 @@ def _python_peers() -> list[Peer]:
             guarantee="acknowledged after the run; a dead worker's jobs come back after 60 s or more, by chance",
             program=_python("dramatiq"),
             worker=(_venv("python", "dramatiq"), "dramatiq_peer", "--processes", "1", "--threads", "8"),
+            jobs=10_000,
         ),
         Peer(
             name="saq",
@@ -131,6 +133,7 @@ def _python_peers() -> list[Peer]:
             guarantee="swept after its timeout (10 s by default), run again only if retries are set (1 try by default)",
             program=_python("saq", "saq"),
             worker=(_venv("saq", "saq"), "saq_peer.settings"),
+            jobs=10_000,
         ),
         Peer(
             name="arq",
@@ -161,6 +164,7 @@ def _python_peers() -> list[Peer]:
             guarantee="popped before the run: a crash loses the job",
             program=_python("huey"),
             worker=(_venv("python", "huey_consumer"), "huey_peer.huey", "-k", "thread", "-w", "8", "-q"),
+            jobs=10_000,
         ),
         Peer(
             name="celery",
