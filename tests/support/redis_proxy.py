@@ -15,6 +15,8 @@ class RedisProxy:
 
     lose_reply(word)     the next command that contains `word` reaches the server, its answer never the client
     cut_before(word)     the next command that contains `word` does not even reach the server
+    cut_request(word, n) n bytes of the next write that contains `word` reach the server, then the connection ends
+    cut_reply(word, n)   that write reaches the server whole, and n bytes of its answer the client
     """
 
     def __init__(self, target: Path) -> None:
@@ -23,6 +25,10 @@ class RedisProxy:
         self._server: asyncio.Server | None = None
         self._lose: list[bytes] = []
         self._cut: list[bytes] = []
+        self._short_requests: dict[bytes, int] = {}
+        self._short_replies: dict[bytes, int] = {}
+        self.request_bytes = 0  #: of the last write that one of these two met
+        self.reply_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[asyncio.StreamWriter] = set()
         self.lost: int = 0
@@ -36,6 +42,12 @@ class RedisProxy:
 
     def cut_before(self, word: str | bytes) -> None:
         self._cut.append(word.encode() if isinstance(word, str) else word)
+
+    def cut_request(self, word: str, count: int) -> None:
+        self._short_requests[word.encode()] = count
+
+    def cut_reply(self, word: str, count: int) -> None:
+        self._short_replies[word.encode()] = count
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
@@ -51,9 +63,10 @@ class RedisProxy:
             await _closed(writer)
             return
         dropping = asyncio.Event()
+        short: list[int] = []  # how many bytes of the next answer the client still gets
         pumps = [
-            asyncio.create_task(self._to_server(reader, up_writer, dropping)),
-            asyncio.create_task(self._to_client(up_reader, writer, dropping)),
+            asyncio.create_task(self._to_server(reader, up_writer, dropping, short)),
+            asyncio.create_task(self._to_client(up_reader, writer, dropping, short)),
         ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -66,7 +79,11 @@ class RedisProxy:
                 await _closed(end)
 
     async def _to_server(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dropping: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        dropping: asyncio.Event,
+        short: list[int],
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(1 << 20):
@@ -78,16 +95,35 @@ class RedisProxy:
                     if word in data:
                         self._lose.remove(word)
                         dropping.set()
+                for word in list(self._short_requests):
+                    if word in data:
+                        self.request_bytes = len(data)
+                        writer.write(data[: self._short_requests.pop(word)])
+                        await writer.drain()
+                        return
+                for word in list(self._short_replies):
+                    if word in data:
+                        self.request_bytes = len(data)
+                        short.append(self._short_replies.pop(word))
                 writer.write(data)
                 await writer.drain()
 
     async def _to_client(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, dropping: asyncio.Event
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        dropping: asyncio.Event,
+        short: list[int],
     ) -> None:
         with suppress(OSError):
             while data := await reader.read(1 << 20):
                 if dropping.is_set():
                     self.lost += 1
+                    return
+                if short:
+                    self.reply_bytes = len(data)
+                    writer.write(data[: short.pop()])
+                    await writer.drain()
                     return
                 writer.write(data)
                 await writer.drain()

@@ -147,6 +147,8 @@ class RunContext:
 
     async def flush_lines(self) -> None:
         """Write what the log still holds, within a second: the lease ends with the settle that follows."""
+        if self._run.phase is not Phase.RUNNING:
+            return  # put back or given up: nobody would take it
         try:
             async with asyncio.timeout(1):
                 if self._writing is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from dockwork.core.states import State
 from dockwork.worker.worker import Worker
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, free_port
 from support.waiting import until, until_async
 from support.workers import NAME, Process, World, probe
 
@@ -20,10 +20,10 @@ def draining(seconds: float, **more: str) -> dict[str, str]:
     return {"DOCKWORK_DRAIN_TIMEOUT": str(seconds), **more}
 
 
-@pytest.mark.covers("RT-110", "RT-114", "RT-118")
+@pytest.mark.covers("RT-110", "RT-114", "RT-118", "FM-07", "FM-30")
 async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: World, tmp_path: Path) -> None:
     release = tmp_path / "release"
-    port = 21220
+    port = free_port()
     environ = draining(30, DOCKWORK_PROBE_ADDR=f"127.0.0.1:{port}")
     ids = [await world.declared(kind, path=str(release)) for kind in ("until_file", "thread_until_file")]
     with Process(world.url, tmp_path, lease=1, environ=environ) as worker:
@@ -62,7 +62,7 @@ async def test_a_drain_claims_nothing_finishes_what_runs_and_exits_0(world: Worl
     ],
     ids=["async", "thread", "async that ignores its cancellation", "thread in one C call", "blocks the loop"],
 )
-@pytest.mark.covers("RT-110", "RT-111")
+@pytest.mark.covers("RT-110", "RT-111", "FM-30", "FM-31")
 async def test_what_still_runs_at_the_deadline_is_put_back_uncharged(
     world: World, tmp_path: Path, kind: str, arguments: dict[str, object], began: str
 ) -> None:
@@ -99,7 +99,7 @@ async def test_put_back_jobs_keep_their_place_or_go_to_the_end(world: World, tmp
         worker.receipts_file.unlink()
 
 
-@pytest.mark.covers("RT-116")
+@pytest.mark.covers("RT-116", "FM-30")
 async def test_a_second_signal_puts_back_at_once_and_a_third_is_ignored(world: World, tmp_path: Path) -> None:
     job = await world.declared("until_file", path="/nowhere")
     with Process(world.url, tmp_path, environ=draining(60)) as worker:
@@ -131,7 +131,7 @@ async def test_a_polite_handler_saves_its_place_and_is_put_back_at_once(world: W
         worker.until_receipt("polite began 7")
 
 
-@pytest.mark.covers("RT-118", "RT-119")
+@pytest.mark.covers("RT-118", "RT-119", "FM-33")
 async def test_with_redis_down_a_drain_ends_by_its_deadline_and_says_so(tmp_path: Path) -> None:
     with RedisServer(aof=True) as server:
         world = World(server.url, lease=timedelta(seconds=2))
@@ -194,7 +194,7 @@ def test_a_start_that_cannot_succeed_is_refused_with_a_reason(tmp_path: Path) ->
 
 @pytest.mark.covers("RT-123", "RT-124")
 def test_a_worker_without_redis_lives_is_not_ready_and_ends_when_told(tmp_path: Path) -> None:
-    port = 21221
+    port = free_port()
     environ = draining(30, DOCKWORK_PROBE_ADDR=f"127.0.0.1:{port}")
     with Process(f"unix://{tmp_path}/nobody", tmp_path, environ=environ).start() as worker:
         worker.until_log("redis_lost")

@@ -140,7 +140,7 @@ async def test_a_result_that_json_cannot_carry_is_dead_at_once(world: World) -> 
     assert "a value that JSON can carry" in view.failures[0].message
 
 
-@pytest.mark.covers("RT-105")
+@pytest.mark.covers("RT-105", "FM-50")
 async def test_a_timeout_stops_async_and_thread_handlers_and_is_a_failed_attempt(world: World) -> None:
     told: list[Any] = []
 
@@ -176,7 +176,7 @@ async def test_a_timeout_stops_async_and_thread_handlers_and_is_a_failed_attempt
     assert told == [StopReason.TIMEOUT, StopReason.TIMEOUT]
 
 
-@pytest.mark.covers("RT-106")
+@pytest.mark.covers("RT-106", "FM-50")
 async def test_handlers_that_ignore_the_hard_timeout_are_settled_and_end_the_process(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -610,7 +610,7 @@ async def test_an_expired_job_never_runs(world: World) -> None:
     assert ran == [2]
 
 
-@pytest.mark.covers("RT-113", "RT-117")
+@pytest.mark.covers("RT-113", "RT-117", "FM-30")
 async def test_shutdown_may_be_called_from_ten_threads_and_the_first_says_so(world: World) -> None:
     answers: list[bool] = []
     async with world.worker() as worker:
