@@ -33,6 +33,7 @@ from dockwork.store.protocol import (
     QueueConfig,
     QueueErrors,
     RateLimit,
+    Resealed,
     RevokeCause,
     Sample,
     Settlement,
@@ -82,6 +83,7 @@ jobs = st.builds(
     per_key=st.sampled_from([None, None, 2]),
     keys=st.none() | st.none() | keys,
     repeat=st.sampled_from([None, None, None, 0, 3]),
+    sealed=st.sampled_from(["", "", "k1", "k1,k2"]),
 )
 configs = st.builds(
     QueueConfig,
@@ -162,7 +164,7 @@ running = st.one_of(
     step("renew", backs, owners, st.integers(0, 4)),
     step("requeue", backs, st.sampled_from(list(Put))),
     step("child_died", backs),
-    step("write", leases, st.sampled_from(["progress", "checkpoint", "log"])),
+    step("write", leases, st.sampled_from(["progress", "checkpoint", "sealed", "log"])),
 )
 work = step("work", owners, st.integers(1, 4), known, st.lists(end, min_size=1, max_size=4), delays)
 steps = st.one_of(
@@ -179,6 +181,14 @@ steps = st.one_of(
 )
 
 
+#: What a settle writes anew, by what else is drawn for it.
+RESEALED = {
+    (True, "t"): Resealed("rk3"),
+    (True, "u"): Resealed("ak2,ck2,rk3", b"sealed anew", b'"dwe1:k2:AAAA"'),
+    (False, "u"): Resealed("a", b"withheld"),
+}
+
+
 def a_settlement(lease: Lease, delay: int, outcome: Outcome, failed: bool, type_: str) -> Settlement:
     return Settlement(
         lease=lease,
@@ -190,6 +200,7 @@ def a_settlement(lease: Lease, delay: int, outcome: Outcome, failed: bool, type_
         progress=b"0.5" if failed else None,
         park_type=type_,
         next_due_ms=0 if type_ == "u" else None,
+        resealed=RESEALED.get((failed, type_)),
     )
 
 
@@ -304,6 +315,7 @@ async def picture(world: World) -> dict[str, Any]:
         "config": config,
         "errors": told(await store.errors(queue, limit=200)),
         "queues": queues,
+        "keys": dict(await store.key_ids(queue)),
         "predecessors": rest[: len(OWNERS)],
     }
 
@@ -416,6 +428,8 @@ class BothStores(RuleBasedStateMachine):
 
     def write(self, back: int, what: str) -> None:
         value: Any = ["a", "", "ü\nb"] if what == "log" else b"7"
+        if what == "sealed":
+            what, value = "checkpoint", b'"dwe1:k4:AAAA"'
         self.do(lambda world, lease: getattr(world.store, what)(world.queue, lease(back), value))
 
     def operate(self, name: str, *args: Any) -> None:
