@@ -1,8 +1,10 @@
 """A process of its own that works on a queue until it is done or killed: ``python -m support.store_process URL WHAT``.
 
-reap                takes back every job whose lease is over
+reap                takes jobs back whose lease is over, a script call at a time
 drain <n>           claims and completes what is due as owner n until nothing is left, a line of ids per claim
 obliterate <token>  deletes the queue part by part
+
+After each part of a reap or an obliteration it says so and waits for a line, so that it can be killed midway.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from dockwork.core.keys import QueueName
 from dockwork.core.states import State
+from dockwork.store import calls
 from dockwork.store.protocol import Outcome, Owner, Settlement
 from dockwork.store.redis import RedisStore
 
@@ -27,7 +30,16 @@ def start(url: str, *what: str) -> subprocess.Popen[str]:
     """Start such a process."""
     command = [sys.executable, "-m", "support.store_process", url, *what]
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
-    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
+def kill_midway(process: subprocess.Popen[str]) -> None:
+    """Kill it after its first part."""
+    with process:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        process.kill()
+    assert said == "part\n", said
 
 
 async def drain(store: RedisStore, number: int) -> None:
@@ -46,15 +58,22 @@ async def drain(store: RedisStore, number: int) -> None:
             return
 
 
+def next_part() -> None:
+    print("part", flush=True)
+    sys.stdin.readline()
+
+
 async def run(url: str, what: str, argument: str) -> None:
     store = RedisStore(url)
     if what == "reap":
-        await store.reap(QUEUE)
+        wire = await store._wire(QUEUE)
+        while sum(await store._run(calls.reap(store.keys(QUEUE), run_id=wire.run_id, lease_ms=0))):
+            await asyncio.to_thread(next_part)
     elif what == "drain":
         await drain(store, int(argument))
     else:
         while not (await store.obliterate(QUEUE, argument)).done:
-            pass
+            await asyncio.to_thread(next_part)
     await store.close()
 
 
