@@ -196,7 +196,7 @@ class ClientActions(ABC):
 
     async def _redrive(self, queue: str, job_id: str, digest: str) -> Acted:
         said = Acted.MISSING
-        for name in await self._names(queue):
+        for name in await self._partitions_of(queue):
             picks = [(job_id, digest)]
             (said,) = await self.store.redrive(name, *await self._with_fresh(name, picks))
             if said is not Acted.MISSING:
@@ -231,7 +231,7 @@ class ClientActions(ABC):
         asked, said = await self._change_of(queue, job_id, change), Acted.MISSING
         if asked is None:
             return said
-        for name in await self._names(queue):
+        for name in await self._partitions_of(queue):
             said = await self.store.edit(name, job_id, revision, asked)
             if said is not Acted.MISSING:
                 break
@@ -264,7 +264,7 @@ class ClientActions(ABC):
     async def promote(self, queue: str, *ids: str) -> int:
         """Make delayed jobs due now, these, or all that are due and nobody has promoted: how many were."""
         await self._open()
-        return sum([await self.store.promote(name, ids or None) for name in await self._names(queue)])
+        return sum([await self.store.promote(name, ids or None) for name in await self._partitions_of(queue)])
 
     async def plan_redrive(
         self,
@@ -284,7 +284,7 @@ class ClientActions(ABC):
         types: Counter[str] = Counter()
         reasons: Counter[str] = Counter()
         left = limit
-        for name in await self._names(queue):
+        for name in await self._partitions_of(queue):
             found: list[tuple[str, str]] = []
             async for view in self._views(name, wanted):
                 if left == 0:
@@ -329,7 +329,7 @@ class ClientActions(ABC):
             before = now - to_span(older_than, "older_than", most=timedelta(days=3653)) // timedelta(
                 milliseconds=1
             )
-        names = await self._names(queue)
+        names = await self._partitions_of(queue)
         parts = {name: await self.store.count_purge(name, wanted, before) for name in names}
         return PurgePlan(queue=queue, state=wanted, parts=parts)
 
@@ -371,7 +371,7 @@ class ClientActions(ABC):
         mine = token or secrets.token_hex(8)
         if started is not None:
             started(mine)
-        names = tuple(reversed(await self._names(queue)))  # of partitions the first goes last
+        names = tuple(reversed(await self._partitions_of(queue)))  # of partitions the first goes last
         before, last = 0, Obliterated(token=mine, missing=True)
         for name in names:
             at = await self.store.obliterate(name, mine)
@@ -389,7 +389,7 @@ class ClientActions(ABC):
     async def repair(self, queue: str) -> Repaired:
         """Look at every job, index, lock and counter of a queue, and put right what is wrong."""
         await self._open()
-        found = [await self.store.repair(name) for name in await self._names(queue)]
+        found = [await self.store.repair(name) for name in await self._partitions_of(queue)]
         return Repaired(
             checked=sum(one.checked for one in found),
             no_index=sum(one.no_index for one in found),
@@ -404,7 +404,7 @@ class ClientActions(ABC):
     async def reap(self, queue: str) -> Reaped:
         """Take back jobs whose lease is over, as workers do by themselves."""
         await self._open()
-        found = [await self.store.reap(name) for name in await self._names(queue)]
+        found = [await self.store.reap(name) for name in await self._partitions_of(queue)]
         return Reaped(returned=sum(one for one, _ in found), buried=sum(one for _, one in found))
 
     async def workers(self, queue: str) -> list[Heartbeat]:
@@ -419,14 +419,14 @@ class ClientActions(ABC):
         Returns    the jobs that each still holds; ask again to prolong it, and `unquiesce` to end it sooner
         """
         held = dict.fromkeys(pods, 0)
-        for name in await self._names(queue):
+        for name in await self._partitions_of(queue):
             for pod, leases in (await self.store.quiesce(name, dict.fromkeys(pods, BY_HAND))).items():
                 held[pod] += leases
         return held
 
     async def unquiesce(self, queue: str, *pods: str) -> None:
         """Let the workers of these pods take jobs again."""
-        for name in await self._names(queue):
+        for name in await self._partitions_of(queue):
             await self.store.unquiesce(name, pods)
 
     async def migrate(self, queue: str, version: int = SCHEMA) -> Migrated:
@@ -437,11 +437,11 @@ class ClientActions(ABC):
         fits = isinstance(version, int) and 1 <= version <= SCHEMA
         require(fits, "version", expected=f"1 to {SCHEMA}, which this release reads", got=version)
         await self._open()
-        found = [await self.store.migrate(name, version) for name in await self._names(queue)]
+        found = [await self.store.migrate(name, version) for name in await self._partitions_of(queue)]
         behind = tuple(dict.fromkeys(owner for one in found for owner in one.behind))
         return Migrated(version=min(one.version for one in found), behind=behind)
 
-    async def _names(self, queue: str) -> Sequence[QueueName]:
+    async def _partitions_of(self, queue: str) -> Sequence[QueueName]:
         await self._open()
         return await names_of(self.store, self.name(queue))
 
