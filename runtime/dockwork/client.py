@@ -263,6 +263,7 @@ class Client(ClientActions, ClientOptions):
         self.types = {} if types is None else types
         self._finder = finder or (lambda: self)
         self._opening: asyncio.Task[None] | None = None
+        self._names: dict[str, QueueName] = {}  # a name is checked once, not with each job
         self._batches: dict[QueueName, _Batch] = {}
         self._sending: set[asyncio.Task[None]] = set()
         self._looked_at: set[QueueName] = set() if looked_at is None else looked_at
@@ -294,7 +295,10 @@ class Client(ClientActions, ClientOptions):
 
     def name(self, queue: str) -> QueueName:
         """`queue` in this client's namespace."""
-        return QueueName(self.namespace, queue)
+        name = self._names.get(queue)
+        if name is None or name.namespace != self.namespace:
+            name = self._names[queue] = QueueName(self.namespace, queue)
+        return name
 
     async def close(self) -> None:
         """End the readers of events, finish what is being sent, then close the store."""
@@ -474,12 +478,13 @@ class Client(ClientActions, ClientOptions):
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.ensure_future(self.store.open())
-        try:
-            await asyncio.shield(opening)
-        except Exception:
-            if self._opening is opening:
-                self._opening = None  # the next call tries again
-            raise
+        if not opening.done() or opening.cancelled() or opening.exception() is not None:
+            try:
+                await asyncio.shield(opening)
+            except Exception:
+                if self._opening is opening:
+                    self._opening = None  # the next call tries again
+                raise
         if self._hub is not None and self._hub.starting:
             await self._hub.ready()  # what this call does is told to those who subscribed before it
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast
 
 from dockwork import clock
-from dockwork.core.codec import Envelope, Opened, seal
+from dockwork.core.codec import Envelope, Opened, seal, seal_parts
 from dockwork.core.durations import LONGEST_DELAY, Span, to_ms, to_span
 from dockwork.core.jobs import Keep, check_job_id, check_job_type, check_priority
 from dockwork.core.keys import QueueName
@@ -589,18 +589,13 @@ class JobCall(Generic[P, R]):
         args, sealed = job_type.store_args(arguments)
         said, repeat = self.said, _first(self.said.repeat, job_type.repeat)
         has_keys = said.idempotency_key is not None or _first(said.unique, job_type.unique) is not None
-        envelope = Envelope(
-            type=job_type.name,
-            args=args,
-            headers=said.headers,
-            schema=job_type.schema_hash,
-            options=_options_of(repeat),
-        )
+        options = _options_of(repeat)
+        envelope = seal_parts(job_type.name, args, job_type.schema_hash, said.headers, options)
         chosen = queue or said.queue or job_type.queue
         return Item(
             type=job_type.name,
             queue=chosen,
-            envelope=seal(envelope),
+            envelope=envelope,
             options=said,
             job_type=job_type,
             sealed=sealed,

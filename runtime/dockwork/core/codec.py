@@ -45,20 +45,22 @@ class Opened(NamedTuple):
 
 def seal(envelope: Envelope) -> bytes:
     """The envelope as compact JSON in UTF-8; `args` goes in byte for byte."""
-    return b"".join(
-        (
-            b'{"v":1,"type":',
-            _json_name(envelope.type),
-            b',"args":',
-            envelope.args,
-            b',"headers":',
-            _json(dict(envelope.headers)) if envelope.headers else b"{}",
-            b',"schema":"',
-            envelope.schema.encode(),
-            b'","opts":',
-            _json(dict(envelope.options)) if envelope.options else b"{}",
-            b"}",
-        )
+    return seal_parts(envelope.type, envelope.args, envelope.schema, envelope.headers, envelope.options)
+
+
+def seal_parts(
+    type_: str, args: bytes, schema: str, headers: Mapping[str, str], options: Mapping[str, Any]
+) -> bytes:
+    """`seal` of the envelope with these parts: a producer makes no value of it in between."""
+    said = _json(dict(headers)) if headers else b"{}"
+    asked = _json(dict(options)) if options else b"{}"
+    head, after = _json_name(type_), schema.encode()
+    return b'{"v":1,"type":%b,"args":%b,"headers":%b,"schema":"%b","opts":%b}' % (
+        head,
+        args,
+        said,
+        after,
+        asked,
     )
 
 

@@ -177,9 +177,17 @@ _CONFLICTS: Mapping[OnConflict, str] = {
 
 def check_new_job(job: NewJob) -> None:
     """Refuse what would not survive in Redis as it is meant. Raises InvalidValue."""
+    if (
+        not (job.priority or job.due_in_ms or job.keys)
+        and 0 < len(job.type) <= 64
+        and job.type.isascii()
+        and job.type.isprintable()
+        and is_job_id(job.id)
+    ):
+        return  # nearly all are like this: without the words for what they are not
     require(is_job_id(job.id), "id", expected="1 to 64 characters of A-Z a-z 0-9 . _ : -", got=job.id)
-    fits = bool(job.type) and fit(job.type, 64) == job.type
-    require(fits, "type", expected="1 to 64 bytes of UTF-8", got=job.type)
+    fits = bool(job.type) and "\n" not in job.type and fit(job.type, 64) == job.type
+    require(fits, "type", expected="1 to 64 bytes of UTF-8 in one line", got=job.type)
     require(-100 <= job.priority <= 100, "priority", expected="-100 to 100", got=job.priority)
     if job.keys is not None:
         _check_keys(job.keys)
@@ -326,7 +334,16 @@ def _plain_claims(heads: bytes, envelopes: list[bytes | None]) -> list[Claim]:
     return [
         _new(
             Claim,
-            (_new(Lease, (job_id, fence)), kind, envelope or b"", 0, 1, times[created], times[created], *_PLAIN),
+            (
+                _new(Lease, (job_id, fence)),
+                kind,
+                envelope or b"",
+                0,
+                1,
+                times[created],
+                times[created],
+                *_PLAIN,
+            ),
         )
         for job_id, created, kind, envelope in said
     ]
