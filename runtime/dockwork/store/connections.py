@@ -217,10 +217,10 @@ class Wire:
         if not self.alive or writer is None:
             raise StoreUnavailable("the connection to Redis is closed")
         deadline = self._loop.time() + (self._timeout_s if timeout_s is None else timeout_s)
-        for _ in range(answers - 1):
+        if answers > 1:
             passed_over = self._loop.create_future()
             passed_over.cancel()
-            self._waiting.append(_Waiting(passed_over, deadline))
+            self._waiting += [_Waiting(passed_over, deadline)] * (answers - 1)
         future = self._loop.create_future()
         self._waiting.append(_Waiting(future, deadline))
         if self._watchdog is None:

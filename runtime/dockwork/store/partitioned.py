@@ -12,6 +12,7 @@ import heapq
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from dockwork.core.keys import QueueName
@@ -287,12 +288,16 @@ class Partitioned:
             if key not in self._reads:
                 reading = asyncio.ensure_future(self._store.events(*key, block_s=block_s))
                 self._reads[key] = reading
+                reading.add_done_callback(partial(self._read_ended, key))
         tasks = [self._reads[key] for key in keys]
         done, _ = await asyncio.wait(tasks, timeout=block_s, return_when=asyncio.FIRST_COMPLETED)
-        for key, task in zip(keys, tasks, strict=True):
-            if task in done:
-                self._reads.pop(key, None)
         return [task.result() if task in done else [] for task in tasks]
+
+    def _read_ended(self, key: tuple[QueueName, str], read: asyncio.Task[builtins.list[Event]]) -> None:
+        # What it brought and nobody waited for is read again from the same place.
+        self._reads.pop(key, None)
+        if not read.cancelled():
+            read.exception()
 
     async def last_event(self, queue: QueueName) -> str:
         names = await self.names(queue)

@@ -247,7 +247,8 @@ class Lane:
         self._ended.append(run)
         self.stuck.add(run)
         log.error("run_stuck", job_id=run.lease.job_id, job_type=run.claim.type, slots=self.slots)
-        if len(self.stuck) * 2 >= self.slots:
+        stuck = len(self.stuck) if self.places is None else self.places.stuck
+        if stuck * 2 >= self.slots:
             self._tools.stuck(self)
         self._soon()
 

@@ -7,6 +7,7 @@ made 2,747 calls for 2,000 jobs of four partitions on 8 slots; shares make 1,160
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from typing import Protocol
 
 
@@ -16,6 +17,11 @@ class Sharing(Protocol):
     @property
     def taken(self) -> int:
         """Slots that its handlers and its claims under way have."""
+        ...
+
+    @property
+    def stuck(self) -> Sized:
+        """Runs of it that ignore their hard timeout."""
         ...
 
     @property
@@ -45,6 +51,11 @@ class Places:
     @property
     def free(self) -> int:
         return max(self.total - sum(lane.taken for lane in self._lanes), 0)
+
+    @property
+    def stuck(self) -> int:
+        """Slots of all lanes whose runs ignore their hard timeout."""
+        return sum(len(lane.stuck) for lane in self._lanes)
 
     def room(self, lane: Sharing) -> int:
         """How many slots `lane` may take now."""

@@ -134,6 +134,7 @@ class FakeLane:
         self.taken = 0
         self.wants = wants
         self.woken = 0
+        self.stuck: set[str] = set()
         self._places = places
         places.join(self)
 
@@ -171,6 +172,17 @@ def test_partitions_with_work_have_equal_shares_and_keep_what_they_free() -> Non
     assert [lane.take() for lane in lanes] == [1, 0, 0, 0]
     lanes[1].end()
     assert (lanes[2].take(), lanes[1].take()) == (0, 1)
+
+
+@pytest.mark.covers("RT-046", "RT-106")
+def test_runs_that_are_stuck_in_any_partition_count_together() -> None:
+    places = Places(4)
+    first, second = FakeLane(places), FakeLane(places)
+
+    first.stuck.add("a")
+    second.stuck.add("b")
+
+    assert places.stuck == 2
 
 
 @pytest.mark.covers("RT-046")
