@@ -90,36 +90,34 @@ async def test_children_are_replaced_after_their_jobs_or_when_they_grow(here: Wo
     assert pids[0] != pids[1]
 
 
-@pytest.mark.parametrize(
-    ("how", "exit_reason"),
-    [
-        ("exit", "exit code 7"),
-        ("exit 0", "exit code 0"),
-        ("segfault", "signal 11 (SIGSEGV)"),
-        ("kill", "signal 9 (SIGKILL)"),
-    ],
-)
+DEATHS = {
+    "exit": "exit code 7",
+    "exit 0": "exit code 0",
+    "segfault": "signal 11 (SIGSEGV)",
+    "kill": "signal 9 (SIGKILL)",
+}
+
+
 @pytest.mark.covers("RT-107", "FM-36", "FM-11")
 async def test_a_dead_child_costs_its_own_job_a_delivery_and_others_go_on(
-    here: World, tmp_path: Path, how: str, exit_reason: str
+    here: World, tmp_path: Path
 ) -> None:
     async with here.worker(app=worker_app.app, slots=3) as worker:
         beside = await here.declared("waits_in_child", path=str(tmp_path / "release"))
         await until_receipt("waits_in_child began")
-        poison = await here.declared("ends_its_child", how=how)
-        view = await here.until(poison, State.DEAD, within=20)
-        after = await result(here, await here.declared("in_child", n=1))
+        for how, exit_reason in DEATHS.items():
+            poison = await here.declared("ends_its_child", how=how)
+            view = await here.until(poison, State.DEAD, within=20)
+            assert receipts().count(f"ends_its_child {how}") == 2
+            assert (view.deliveries, view.attempts, view.interruptions) == (2, 0, 2)
+            assert view.exit == exit_reason
+            assert view.reason == f"max_deliveries: {exit_reason}"
+        assert (await result(here, await here.declared("in_child", n=1)))[0] == 1
         (tmp_path / "release").touch()
         other = await here.until(beside, State.COMPLETED)
+        assert (other.deliveries, other.attempts) == (1, 0)
         assert worker.children is not None
-        assert worker.children.deaths == 2
-
-    assert receipts().count(f"ends_its_child {how}") == 2
-    assert (view.deliveries, view.attempts, view.interruptions) == (2, 0, 2)
-    assert view.exit == exit_reason
-    assert view.reason == f"max_deliveries: {exit_reason}"
-    assert after[0] == 1
-    assert (other.deliveries, other.attempts) == (1, 0)
+        assert worker.children.deaths == 2 * len(DEATHS)
     assert here.code == 0
 
 

@@ -472,7 +472,9 @@ async def test_one_slot_runs_jobs_in_their_order(world: World) -> None:
     assert ran == list(range(200))
 
 
-async def test_a_cancel_reaches_async_and_thread_handlers(world: World) -> None:
+@pytest.mark.covers("RT-108", "FM-53")
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_cancel_reaches_async_and_thread_handlers(world: World, force: bool) -> None:
     told: list[Any] = []
 
     @world.app.job(queue=QUEUE)
@@ -494,11 +496,21 @@ async def test_a_cancel_reaches_async_and_thread_handlers(world: World) -> None:
         for job_type in (waits, spins):
             job = await job_type.enqueue()
             await world.until(job.id, State.PROCESSING)
-            assert await job.cancel() == "flagged"
-            view = await world.until(job.id, State.CANCELLED, within=2)
-            assert view.attempts == 0
+            asked = await world.store.ping()
+            if force:
+                # The record ends at once, whatever the handler does; it is told that nothing of it counts.
+                assert await job.cancel(force=True) == "cancelled"
+                assert (await world.view(job.id)).state is State.CANCELLED
+                await until_async(_more(told), within=2)
+                assert await world.store.ping() - asked < 1_000
+                view = await world.view(job.id)
+            else:
+                assert await job.cancel() == "flagged"
+                view = await world.until(job.id, State.CANCELLED, within=2)
+                assert (view.ended_ms or 0) - asked < 1_000
+            assert (view.state, view.attempts) == (State.CANCELLED, 0)
 
-    assert told == [StopReason.CANCEL, StopReason.CANCEL]
+    assert told == [StopReason.LOST if force else StopReason.CANCEL] * 2
 
 
 @pytest.mark.covers("RT-095")
@@ -672,6 +684,12 @@ async def test_a_run_whose_lease_was_taken_is_cancelled_and_counts_for_nothing(w
     assert told == [StopReason.LOST]
     assert (view.state, view.attempts, view.deliveries) == (State.PAUSED, 0, 0)
     assert worker.lanes[0].tally.lost == 1
+
+
+def _more(told: list[Any]) -> Any:
+    """Asks whether there is more in `told` than now."""
+    count = len(told)
+    return lambda: _value(len(told) > count)
 
 
 async def _value(value: Any) -> Any:

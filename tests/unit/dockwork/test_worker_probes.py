@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -67,3 +68,13 @@ def test_an_address_that_is_taken_is_named() -> None:
             InvalidValue, match=f"DOCKWORK_PROBE_ADDR: expected a free host:port, got '{address}'"
         ):
             ProbeServer(address, ROUTES)
+
+
+@pytest.mark.covers("FM-59")
+def test_a_probe_costs_less_than_a_millisecond_of_cpu(port: int) -> None:
+    ask(port, "/livez")
+    before = time.process_time()
+    for _ in range(200):
+        assert ask(port, "/livez")[0] == 200
+    # Both sides of it: the client is in this process too.
+    assert (time.process_time() - before) / 200 < 0.001
