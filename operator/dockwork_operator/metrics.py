@@ -74,6 +74,7 @@ class Metrics:
     def _add_queues(self) -> None:
         gauge = self._gauge_of_object
         self.jobs = gauge("dockwork_queue_jobs", "Jobs by state", "state")
+        self.throttled = gauge("dockwork_queue_throttled_jobs", "Waiting jobs that no worker may take", "by")
         self.oldest = gauge(
             "dockwork_queue_oldest_wait_seconds", "Age of the oldest job that is due and waits"
         )

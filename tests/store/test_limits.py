@@ -546,6 +546,7 @@ async def test_a_sample_counts_what_no_worker_may_take_within_its_horizon(world:
 
     assert (near.ready, near.throttled) == (3, 3)
     assert (far.ready, far.throttled) == (3, 2)
+    assert near.throttled_by == {"paused": 0, "rate": 1, "concurrency": 0, "key": 2}
     assert (near.rate, near.concurrency) == (RateLimit(1, 60_000), 5)
 
 

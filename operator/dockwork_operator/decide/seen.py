@@ -203,7 +203,7 @@ class SampleSeen:
 
     entered, finished  counters that never fall
     due_soon           delayed jobs, retries and ticks due within the horizon that was asked for
-    throttled          of ready and prioritized, those that no worker may take within the horizon
+    throttled          of ready and prioritized, those that no worker may take within the horizon; `throttled_by` why
     concurrency        jobs that may run at once, None = any number
     starts_per_s       jobs that may start per second, None = any number
     oldest_ms          age of the oldest due job that waits
@@ -222,6 +222,7 @@ class SampleSeen:
     due_soon: int = 0
     active: int = 0
     throttled: int = 0
+    throttled_by: Mapping[str, int] = field(default_factory=dict)
     concurrency: int | None = None
     starts_per_s: float | None = None
     parked: int = 0

@@ -76,6 +76,8 @@ def show_queue(
     if sample is not None:
         for state in ("ready", "prioritized", "delayed", "active", "parked", "dead"):
             metrics.jobs.labels(*at, state).set(getattr(sample, state))
+        for by, count in sample.throttled_by.items():
+            metrics.throttled.labels(*at, by).set(count)
         metrics.oldest.labels(*at).set(sample.oldest_ms / 1000)
         metrics.service.labels(*at).set(memory.rates.service_s)
         metrics.arrivals.labels(*at).set(memory.rates.arrivals)

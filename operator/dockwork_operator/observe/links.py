@@ -279,6 +279,7 @@ def sample_seen(sample: Sample) -> SampleSeen:
         due_soon=sample.due_soon,
         active=sample.active,
         throttled=sample.throttled,
+        throttled_by=sample.throttled_by,
         concurrency=sample.concurrency,
         starts_per_s=None if sample.rate is None else sample.rate.count * 1000 / sample.rate.per_ms,
         parked=sample.parked,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dockwork.core.states import RUNNING, State
-from dockwork.store.memory_limits import throttled_by
 from dockwork.store.memory_digests import digest_of
+from dockwork.store.memory_limits import throttled_by
 from dockwork.store.memory_queue import MemoryQueue, Record
 from dockwork.store.memory_seals import join_parts
 from dockwork.store.operator_calls import read_rate
@@ -136,6 +136,7 @@ def sample(
 ) -> Sample:
     """One look for the scaling loop. ticks_soon: schedules that are due within the horizon."""
     owner = queue.owner
+    barred = throttled_by(queue, now_ms + request.horizon_ms)
     return Sample(
         time_ms=now_ms,
         run_id=run_id,
@@ -147,7 +148,8 @@ def sample(
         due=queue.due_by(now_ms),
         due_soon=queue.due_by(now_ms + request.horizon_ms) + ticks_soon,
         active=len(queue.lease),
-        throttled=sum(throttled_by(queue, now_ms + request.horizon_ms).values()),
+        throttled=sum(barred.values()),
+        throttled_by=barred,
         parked=queue.parked_jobs,
         dead=len(queue.ended[State.DEAD]),
         bytes=queue.bytes,

@@ -19,7 +19,7 @@ from dockwork.store.protocol import (
     Writing,
 )
 from dockwork.store.texts import EXIT_BYTES, fit
-from dockwork.store.views import to_counts, to_map
+from dockwork.store.views import THROTTLES, to_counts, to_map
 
 #: `QueueConfig.keep`: its keys, and the fields of meta that hold them. -1 is no limit, 0 keeps nothing.
 KEEP_FIELDS: Mapping[str, str] = {
@@ -154,6 +154,7 @@ def sample(
             due_soon=soon,
             active=active,
             throttled=sum(map(int, by)),
+            throttled_by=dict(zip(THROTTLES, map(int, by), strict=True)),
             parked=parked_jobs,
             dead=dead,
             bytes=size,

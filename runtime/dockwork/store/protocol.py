@@ -757,7 +757,8 @@ class Sample:
     due_soon            delayed jobs, retries and ticks due within the horizon asked for
     oldest_ms           age of the oldest due job that waits
     template_known      the template hash asked for has registered its job types
-    throttled           jobs that are due and wait, and that no worker may take within the horizon asked for
+    throttled           jobs that are due and wait, and that no worker may take within the horizon asked for;
+                        `throttled_by` what bars them, as in `QueueStats`
     rate, concurrency   the limits in force, None = none
     parked_first        id of one parked job, "" if there is none
     """
@@ -789,6 +790,7 @@ class Sample:
     quiesced: Mapping[str, str] = field(default_factory=dict)  #: pod UID -> token, unexpired
     leased: Mapping[str, int] = field(default_factory=dict)  #: pod UID -> leases held
     config_generation: int = 0
+    throttled_by: Mapping[str, int] = field(default_factory=dict)
     rate: RateLimit | None = None
     concurrency: int | None = None
     loading: bool = False
