@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from dockwork.core.limits import Rate as Rate
     from dockwork.core.repeat import Repeat as Repeat
     from dockwork.core.retry import Backoff as Backoff
-    from dockwork.core.slots import Shared as Shared
     from dockwork.core.sealed import Encrypted as Encrypted
     from dockwork.core.sealed import Sealed as Sealed
+    from dockwork.core.slots import Shared as Shared
     from dockwork.core.states import State as State
     from dockwork.core.unique import Unique as Unique
     from dockwork.errors import AccessDenied as AccessDenied
