@@ -182,7 +182,7 @@ async def test_a_crashed_holders_place_is_free_at_its_leases_end(world: World) -
 
 
 @pytest.mark.covers("RT-074", "RT-152")
-@pytest.mark.parametrize("end", ["settle", "requeue", "revoke", "reap"])
+@pytest.mark.parametrize("end", ["settle", "requeue", "revoke", "reap", "cancel", "child"])
 async def test_a_place_that_comes_free_wakes_those_who_wait(world: World, end: str) -> None:
     await limit(world, concurrency=1, lease_ms=None)
     await world.enqueue(a_job("a", max_deliveries=1), "b")
@@ -202,6 +202,10 @@ async def test_a_place_that_comes_free_wakes_those_who_wait(world: World, end: s
         case "reap":
             await world.lose_leases()
             await world.store.reap(world.queue)
+        case "cancel":
+            await world.store.cancel(world.queue, "a", force=True)
+        case "child":
+            await world.store.child_died(world.queue, [(claim.lease, "signal 9")])
 
     assert await markers(world) > 0
 
@@ -264,6 +268,16 @@ async def _cancel(world: World) -> None:
     await world.store.cancel(world.queue, "a")
 
 
+async def _cancel_by_force(world: World) -> None:
+    await world.claim_one()
+    assert await world.store.cancel(world.queue, "a", force=True) == "cancelled"
+
+
+async def _child_died(world: World) -> None:
+    claim = await world.claim_one()
+    await world.store.child_died(world.queue, [(claim.lease, "signal 9")])
+
+
 async def _expire(world: World) -> None:
     await world.advance(120)
     await world.store.expire(world.queue)
@@ -282,6 +296,8 @@ FREEING = {
     "revoke": _revoke,
     "reap": _reap,
     "cancel": _cancel,
+    "cancel_by_force": _cancel_by_force,
+    "child_died": _child_died,
     "expire": _expire,
     "expire_in_a_claim": _expire_in_a_claim,
 }

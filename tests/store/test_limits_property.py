@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dockwork.core.states import State
-from dockwork.store.protocol import Lease, Outcome, Put, QueueConfig, RevokeCause, Settlement
+from dockwork.store.protocol import JobChange, Lease, Outcome, Put, QueueConfig, RevokeCause, Settlement
 from dockwork.store.redis import RedisStore
 from support.redis_server import RedisServer
 from support.store_checks import holds
@@ -40,6 +40,8 @@ steps = st.one_of(
     st.tuples(st.just("cancel"), backs, st.booleans()),
     st.tuples(st.just("revoke"), st.sampled_from([ANN, BOB]), st.sampled_from(list(RevokeCause))),
     st.tuples(st.just("advance"), st.sampled_from([3, 9, 20])),
+    st.tuples(st.just("edit"), backs, st.sampled_from([-2, 0, 3])),
+    st.tuples(st.just("redrive"), backs),
     st.tuples(st.just("promote")),
     st.tuples(st.just("expire")),
 )
@@ -91,6 +93,17 @@ class Mixer:
     async def advance(self, seconds: float) -> None:
         await self.world.store.reap(self.world.queue)
         await self.world.advance(seconds)
+
+    async def edit(self, back: int, priority: int) -> None:
+        if back < len(self.jobs):
+            view = await self.world.store.get(self.world.queue, self.jobs[-1 - back])
+            assert view is not None
+            change = JobChange(priority=priority)
+            await self.world.store.edit(self.world.queue, view.id, view.revision, change)
+
+    async def redrive(self, back: int) -> None:
+        if back < len(self.jobs):
+            await self.world.store.redrive(self.world.queue, [(self.jobs[-1 - back], "")])
 
     async def promote(self) -> None:
         await self.world.store.promote(self.world.queue)
