@@ -10,7 +10,7 @@ lock() { # lock OUTPUT ARGUMENTS...
 }
 version() { .venv/bin/python -c "import importlib.metadata as m; print(m.version('$1'))"; }
 lock requirements.lock --all-extras pyproject.toml
-lock requirements/runtime.lock --extra uvloop pyproject.toml
+lock requirements/runtime.lock --extra uvloop --extra encryption --extra yaml pyproject.toml
 lock requirements/operator.lock --extra operator --extra uvloop pyproject.toml
 printf 'pillow\n' | lock requirements/thumbnails.lock -c requirements.lock -
 printf 'uv==%s\n' "$(version uv)" | lock requirements/bootstrap.lock -
