@@ -286,6 +286,7 @@ class Child:
             log.error("lifespan_failed", exc_info=error)
 
     def _begin(self, frame: Frame) -> None:
+        self._send("begun")
         told = dict(frame.head["claim"])
         checkpoint = told.pop("checkpoint")
         claim = Claim(

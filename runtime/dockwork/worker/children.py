@@ -161,6 +161,7 @@ class Child(asyncio.Protocol):
         self.idle_at = 0.0
         self.exit = ""  #: how it ended; "" while it lives
         self.retiring = False
+        self.doomed = False  #: it was killed, and may not know it yet
         self._plan = plan
         self._ended = ended
         self._loop = asyncio.get_running_loop()
@@ -171,6 +172,7 @@ class Child(asyncio.Protocol):
         self._run: Run | None = None
         self._home: Home | None = None
         self._stopped: StopReason | None = None
+        self._begun = False  #: the child has heard of its run
         self._result: asyncio.Future[Ended] | None = None
         self._transport: asyncio.WriteTransport | None = None
         self._writing: set[asyncio.Task[None]] = set()
@@ -225,8 +227,8 @@ class Child(asyncio.Protocol):
             raise
 
     async def call(self, run: Run, home: Home) -> Ended:
-        """Run the handler there. Raises ChildDied; a call that is cancelled kills the child."""
-        self._run, self._home, self._stopped = run, home, None
+        """Run the handler there. Raises ChildDied; ChildNotStarted; a call that is cancelled kills the child."""
+        self._run, self._home, self._stopped, self._begun = run, home, None, False
         result = self._result = self._loop.create_future()
         claim = run.claim
         checkpoint = claim.checkpoint
@@ -283,6 +285,7 @@ class Child(asyncio.Protocol):
         """Kill it with all that it started; with `run`, only if that is what it runs."""
         if self.exit or (run is not None and run is not self._run):
             return False
+        self.doomed = True
         _kill_group(self.pid)
         return True
 
@@ -318,6 +321,8 @@ class Child(asyncio.Protocol):
                     self._ready.set_result(None)
             case "failed":
                 self._fail_start(f"{head['class']}: {head['message']}", head["trace"])
+            case "begun":
+                self._begun = True
             case "returned":
                 self._resolve(Ended(frame.body, None, _bytes(head["progress"])))
             case "failed_run":
@@ -408,7 +413,10 @@ class Child(asyncio.Protocol):
 
     def _say_died(self) -> None:
         if self._result is not None and not self._result.done():
-            self._result.set_exception(ChildDied(self.exit))
+            if self._begun or self.doomed:
+                self._result.set_exception(ChildDied(self.exit))
+            else:  # an idle child's death is no job's
+                self._result.set_exception(ChildNotStarted(f"it died before the handler began: {self.exit}"))
 
 
 class Children:
@@ -476,7 +484,7 @@ class Children:
     async def _take(self) -> Child:
         while self._idle:
             child = self._idle.pop()
-            if not child.exit:
+            if not child.exit and not child.doomed:
                 return child
         return await self._new()
 
@@ -493,7 +501,7 @@ class Children:
 
     def _give_back(self, child: Child) -> None:
         over = self.limits.max_rss is not None and child.rss > self.limits.max_rss
-        if child.exit or self._closed:
+        if child.exit or child.doomed or self._closed:
             return
         if over or child.jobs >= self.limits.max_jobs:
             log.info("child_recycled", pid=child.pid, jobs=child.jobs, rss=child.rss)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from support.waiting import until, until_async
 from support.workers import NAME, QUEUE, Process, World
 
 LEASE = 1.5
+PR_SET_CHILD_SUBREAPER = 36
 
 
 @pytest.fixture
@@ -27,6 +30,15 @@ def here(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World
     monkeypatch.setenv("RECEIPTS", str(tmp_path / "receipts"))
     monkeypatch.setenv("PYTHONPATH", str(Path(worker_app.__file__).parents[1]))
     return world
+
+
+@pytest.fixture
+def adopting() -> Iterator[None]:
+    """This process inherits orphans, as PID 1 of a container does."""
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+    yield
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def receipts() -> list[str]:
@@ -207,13 +219,21 @@ async def test_a_drain_asks_children_to_stop_puts_their_jobs_back_and_leaves_non
 
 
 @pytest.mark.covers("RT-104")
-async def test_what_a_handler_started_dies_with_its_child(here: World) -> None:
+async def test_what_a_handler_started_dies_with_its_child_and_is_reaped(here: World, adopting: None) -> None:
     async with here.worker(app=worker_app.app, timeout=1.2):
         job = await here.declared("starts_a_program", path="/nowhere")
         program = int((await until_receipt("starts_a_program")).split()[-1])
         assert is_there(program)
     assert (await here.view(job)).state is State.READY
-    await until_gone(program)
+
+    async def reaped() -> bool:
+        try:
+            os.kill(program, 0)  # a zombie still has its number
+        except ProcessLookupError:
+            return True
+        return False
+
+    await until_async(reaped, within=10, what="the program is gone, and no zombie of it stays")
 
 
 @pytest.mark.covers("FM-03")
