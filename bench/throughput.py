@@ -84,9 +84,10 @@ def main() -> int:
 
 def work(slots: int, profile: str | None) -> int:
     """The worker process."""
-    from dockwork.worker.loops import run_to_end
+    from dockwork.worker.loops import run_to_end, spare_collector
 
     worker = app.worker(queues={QUEUE: slots})
+    spare_collector()
     if profile is None:
         return run_to_end(worker.run)
     import cProfile

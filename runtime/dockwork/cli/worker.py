@@ -17,7 +17,7 @@ from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
 from dockwork.settings import Settings
 from dockwork.worker import logs
 from dockwork.worker.logs import configure, get_logger
-from dockwork.worker.loops import run_to_end
+from dockwork.worker.loops import run_to_end, spare_collector
 
 log = get_logger("cli")
 
@@ -82,6 +82,7 @@ def worker(
     except Exception as error:
         log.error("app_failed", message=f"{app} gives no worker", exc_info=error)
         _end(REFUSED)
+    spare_collector()
     _end(run_to_end(built.run))
 
 

@@ -5,4 +5,5 @@ from dockwork.store.light import import_lightly
 import_lightly(
     ("redis", "redis.asyncio"),
     ("redis.exceptions", "redis.crc", "redis.connection", "redis.asyncio.connection"),
+    without="opentelemetry",
 )

@@ -1,8 +1,9 @@
 """Packages whose own code runs only when something of it is asked for, so that a part can be had without the rest.
 
 redis-py's connections need 30 modules; its package imports 130, clients, commands and cluster included: 5 MB that no
-worker uses (measured). Whoever else imports anything of it, or says ``redis.Redis``, gets it as ever: the packages' code
-runs at that moment, the outer one first.
+worker uses (measured); and OpenTelemetry with its SDK where that is installed, 4 MB more, for metrics of its own that
+somebody has to turn on: who wants them imports ``opentelemetry`` before ``dockwork``. Whoever else imports anything of
+redis-py, or says ``redis.Redis``, gets it as ever: the packages' code runs at that moment, the outer one first.
 """
 
 from __future__ import annotations
@@ -31,12 +32,16 @@ class LightPackage(ModuleType):
         return getattr(self, name)
 
 
-def import_lightly(packages: tuple[str, ...], modules: tuple[str, ...]) -> None:
+def import_lightly(packages: tuple[str, ...], modules: tuple[str, ...], without: str = "") -> None:
     """Import `modules` without the code of `packages` around them, outer ones first.
 
     A package that is imported already stays as it is.
+    without     a package that `modules` use where it is installed: they go without, unless it is imported already
     """
+    hides = bool(without) and without not in sys.modules
     with _loading:
+        if hides:
+            sys.modules[without] = None  # type: ignore[assignment]
         for name in packages:
             if name in sys.modules or not _put(name):
                 break
@@ -46,6 +51,8 @@ def import_lightly(packages: tuple[str, ...], modules: tuple[str, ...]) -> None:
                 importlib.import_module(name)
         finally:
             _ours.importing = False
+            if hides:
+                del sys.modules[without]
 
 
 def _put(name: str) -> bool:
