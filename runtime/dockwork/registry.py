@@ -848,7 +848,9 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         try:
             return to_span(self.backoffs[backoff.name](attempts, error), "backoff", most=LONGEST_DELAY)
         except Exception as failure:  # the user's code: whatever it raises must not cost the job its retry
-            log.warning("backoff_failed", extra={"backoff": backoff.name, "error": type(failure).__qualname__})
+            log.warning(
+                "backoff_failed", extra={"backoff": backoff.name, "error": type(failure).__qualname__}
+            )
             return next_delay(DEFAULT_BACKOFF, attempts, spread)
 
 

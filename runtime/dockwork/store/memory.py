@@ -540,7 +540,9 @@ class MemoryStore(ActionMemory):
     async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
         with self._turn(queue) as turn:
             counts = Counter(memory_seals.count_keys(turn.queue.records.values()))
-            counts.update(key for job in self.scheduled_jobs(queue).values() for key in job.sealed.split(",") if key)
+            counts.update(
+                key for job in self.scheduled_jobs(queue).values() for key in job.sealed.split(",") if key
+            )
             return dict(counts)
 
     async def sealed(
@@ -556,7 +558,9 @@ class MemoryStore(ActionMemory):
     ) -> builtins.list[SealedJob]:
         with self._turn(queue):
             return [
-                SealedJob(id=uid, type=job.type, digest=memory_seals.envelope_digest(job), envelope=job.envelope)
+                SealedJob(
+                    id=uid, type=job.type, digest=memory_seals.envelope_digest(job), envelope=job.envelope
+                )
                 for uid, job in self.scheduled_jobs(queue).items()
                 if job.sealed != key and (job.sealed or job.type in types)
             ]

@@ -112,9 +112,7 @@ class Bench:
             replace(view, envelope=view.envelope or self._envelopes.get((queue, view.id), b""))
             for view in views
         ]
-        jobs = [
-            (view, job_of(view, queue)) for view in whole if state is None or view.state == State(state)
-        ]
+        jobs = [(view, job_of(view, queue)) for view in whole if state is None or view.state == State(state)]
         return [replace(job, args=self._plain(view.envelope, job.args)) for view, job in jobs]
 
     def _plain(self, data: bytes, args: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -340,7 +340,9 @@ class Executor:
             settlement = settlement._replace(progress=run.context.take_progress())
         if run.guard is not None:
             kept = "" if settlement.result is None else key
-            settlement = settlement._replace(resealed=run.guard.completed(kept, repeats=run.repeat is not None))
+            settlement = settlement._replace(
+                resealed=run.guard.completed(kept, repeats=run.repeat is not None)
+            )
         self._finish(run, settlement)
 
     def _over(self, run: Run, error: BaseException) -> None:
@@ -558,7 +560,9 @@ def _of_another_schema(opened: Opened) -> InvalidArgs:
 
 def _withheld(error: Exception) -> DockworkError:
     """An error of the user's code that read sealed arguments: its text may quote them."""
-    return DockworkError(f"{type(error).__qualname__}, raised while the arguments were read; its text is withheld")
+    return DockworkError(
+        f"{type(error).__qualname__}, raised while the arguments were read; its text is withheld"
+    )
 
 
 def _completed(run: Run, result: bytes | None) -> Settlement:

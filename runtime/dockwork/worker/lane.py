@@ -494,9 +494,7 @@ class Lane:
     async def _requeue(self, leases: Sequence[Lease], reason: str) -> Sequence[Verdict]:
         try:
             return await self._ask(
-                lambda: self.store.requeue(
-                    self.name, self._tools.owner, leases, put=self.put, reason=reason
-                )
+                lambda: self.store.requeue(self.name, self._tools.owner, leases, put=self.put, reason=reason)
             )
         except (ScriptFailed, UnknownReply) as error:
             log.error("requeue_failed", error=str(error), queue=self.name.queue)
