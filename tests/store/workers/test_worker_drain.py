@@ -220,6 +220,23 @@ async def test_a_handler_that_stops_the_loop_or_exits_in_a_task_fails_and_the_wo
         assert '"event": "exit_ignored"' in worker.log()
 
 
+@pytest.mark.covers("RT-104", "RT-118", "RT-091")
+async def test_the_command_takes_shared_slots_and_ends_with_0_after_enough_jobs(
+    world: World, tmp_path: Path
+) -> None:
+    environ = draining(30, DOCKWORK_QUEUES="")
+    arguments = ("--queues", "work=0,*=2:strict", "--max-jobs", "3", "--max-rss", "4Gi")
+    with Process(world.url, tmp_path, environ=environ, arguments=arguments) as worker:
+        ids = [await world.declared("quick", n=n) for n in range(3)]
+        assert worker.wait() == 0
+        assert '"reason": "max_jobs"' in worker.log()
+    assert [(await world.view(job)).state for job in ids] == [State.COMPLETED] * 3
+
+    with Process(world.url, tmp_path, name="refused", arguments=("--max-rss", "much")).start() as worker:
+        assert worker.wait() == 3
+        assert "max_rss: expected bytes, such as 65536, 64Ki or 2Gi, got 'much'" in worker.log()
+
+
 @pytest.mark.covers("RT-117")
 async def test_without_traps_run_returns_and_no_handler_is_installed(world: World) -> None:
     before = signal.getsignal(signal.SIGTERM)

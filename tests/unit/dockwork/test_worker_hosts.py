@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections import Counter
@@ -246,3 +247,17 @@ async def test_a_handler_that_cancels_every_task_fails_and_its_worker_goes_on() 
     finally:
         await worker.shutdown()
     until(lambda: not thread.is_alive(), what="its thread has ended")
+
+
+async def test_in_a_test_handlers_that_ask_for_a_process_run_in_the_tests_own() -> None:
+    app = App("shop", namespace="default")
+
+    @app.job(queue="work", isolation="process")
+    def here(ctx: Context) -> int:
+        return os.getpid()
+
+    async with app.testing() as t:
+        await here.enqueue()
+        await t.run_all()
+        assert [job.result for job in t.jobs("work", state="completed")] == [os.getpid()]
+    assert await app.registry["here"].run() == os.getpid()
