@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dockwork.core.keys import QueueKeys, QueueName
+from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, InvalidUrl, ScriptFailed, StoreUnavailable
 from dockwork.settings import RedisSettings
@@ -208,6 +208,9 @@ async def test_a_node_that_dies_takes_down_its_own_queues_alone_and_comes_back()
         for name in queues.values():
             await store.enqueue(name, [a_job("a")])
         dead = queues.pop(0)
+        # Its namespace's registry is on the node that dies; queues that are new to their store need no registry.
+        other = next(name for name in a_queue_each("far") if slot_owner(cluster, name) == 1)
+        assert cluster.owner(slot_of(queues_key("far"))) == 0
 
         cluster.nodes[0].kill()
 
@@ -215,6 +218,7 @@ async def test_a_node_that_dies_takes_down_its_own_queues_alone_and_comes_back()
             await store.enqueue(name, [a_job("b")])
         with pytest.raises(DockworkError):
             await store.enqueue(dead, [a_job("b")])
+        assert [one.outcome for one in await store.enqueue(other, [a_job("a")])] == ["accepted"]
         samples = await store.samples([a_request(name) for name in (dead, *queues.values())])
         assert isinstance(samples[0], StoreUnavailable)
         assert [sample.ready for sample in samples[1:] if not isinstance(sample, DockworkError)] == [2, 2]
@@ -230,14 +234,42 @@ async def test_a_node_that_dies_takes_down_its_own_queues_alone_and_comes_back()
         await store.close()
 
 
-def a_queue_each() -> list[QueueName]:
-    return [QueueName("shop", f"q{n}") for n in range(20)]
+def a_queue_each(namespace: str = "shop") -> list[QueueName]:
+    return [QueueName(namespace, f"q{n}") for n in range(20)]
+
+
+def slot_owner(cluster: RedisCluster, name: QueueName) -> int:
+    return cluster.owner(slot_of(QueueKeys(name).prefix))
 
 
 def a_request(name: QueueName) -> Any:
     from dockwork.store.protocol import SampleRequest
 
     return SampleRequest(queue=name, horizon_ms=0)
+
+
+@pytest.mark.covers("RT-065", "RT-099", "RT-128")
+async def test_the_renewal_thread_finds_a_slots_new_node_by_itself_when_the_old_one_is_dead() -> None:
+    with RedisCluster(options=["--cluster-require-full-coverage", "no"]) as cluster:
+        store = RedisStore(settings(cluster, connect_timeout=timedelta(seconds=1)))
+        await store.enqueue(QUEUE, [a_job("a")])
+        (claim,) = (await store.claim(QUEUE, ANN, number=1, slots=1)).claims
+        channel = store.renewal_channel()
+        await asyncio.to_thread(channel.connect)
+        assert channel._lines == {}, "the map was known, so nothing had to be connected to"
+        await asyncio.to_thread(channel.renew, QUEUE, [claim.lease], a_beat())
+
+        old = cluster.owner(SLOT)
+        Move(cluster, SLOT, (old + 1) % 3).finish()
+        cluster.nodes[old].kill()
+        with pytest.raises(DockworkError):
+            await asyncio.to_thread(channel.renew, QUEUE, [claim.lease], a_beat())
+        await asyncio.to_thread(channel.connect)
+        renewal = await asyncio.to_thread(channel.renew, QUEUE, [claim.lease], a_beat())
+
+        assert renewal.verdicts == (Verdict.OK,)
+        await asyncio.to_thread(channel.close)
+        await store.close()
 
 
 @pytest.mark.full

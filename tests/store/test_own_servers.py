@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from dockwork.core.states import State
+from dockwork.errors import DockworkError
 from dockwork.settings import RedisSettings
 from dockwork.store.redis import RedisStore
-from support.redis_server import CA_FILE, RedisServer
-from support.store_world import QUEUE, a_job
+from support.redis_cluster import RedisCluster
+from support.redis_sentinel import PRIMARY_NAME, RedisSentinel
+from support.redis_server import CA_FILE, RedisServer, valkey_program
+from support.store_world import ANN, QUEUE, a_job
+from support.waiting import until_async
 from support.workers import World
 
 ROOT = Path(__file__).parents[2]
@@ -91,3 +97,26 @@ async def test_a_worker_reports_a_redis_that_evicts_or_keeps_nothing(
     assert any("maxmemory-policy is not noeviction" in text or "redis_evicts" in text for text in said[0])
     assert any("appendonly is off" in text or "redis_without_aof" in text for text in said[0])
     assert not any("redis" in text or "appendonly" in text or "maxmemory" in text for text in said[1])
+
+
+@pytest.mark.full
+@pytest.mark.covers("RT-262", "RT-065", "RT-189")
+async def test_a_valkey_cluster_and_valkey_sentinels_are_as_good() -> None:
+    with RedisCluster(program=valkey_program()) as cluster:
+        store = RedisStore(RedisSettings(url=cluster.url, mode="cluster"))
+        await store.enqueue(QUEUE, [a_job("a")])
+        assert (await store.claim(QUEUE, ANN, number=1, slots=1)).claims[0].job_id == "a"
+        await store.close()
+    with RedisSentinel(program=valkey_program()) as watched:
+        settings = RedisSettings(url=watched.url, mode="sentinel", sentinel_master=PRIMARY_NAME)
+        store = RedisStore(settings)
+        await store.enqueue(QUEUE, [a_job("a")])
+        await asyncio.to_thread(watched.fail_over)
+
+        async def goes_on() -> bool:
+            with suppress(DockworkError):
+                return bool(await store.enqueue(QUEUE, [a_job("b")]))
+            return False
+
+        await until_async(goes_on, within=20, what="the new primary takes a job")
+        await store.close()

@@ -19,6 +19,7 @@ from dockwork.core.keys import QueueName
 from dockwork.core.partitions import cursor, cursors_of, entry_order, partition_names, partition_of
 from dockwork.core.states import State
 from dockwork.core.unique import key_hash
+from dockwork.errors import StoreUnavailable
 from dockwork.store.protocol import (
     Admission,
     Admitted,
@@ -36,6 +37,7 @@ from dockwork.store.protocol import (
     Store,
     Ticked,
     TypeFigures,
+    Upkeep,
 )
 
 T = TypeVar("T")
@@ -45,7 +47,15 @@ ASK_AGAIN_S = 60.0
 
 #: Figures of which the largest counts for the whole queue; all other numbers are added up.
 _LARGEST = frozenset(
-    {"oldest_wait_ms", "oldest_ms", "config_revision", "config_generation", "time_ms", "minute_ms"}
+    {
+        "oldest_wait_ms",
+        "oldest_ms",
+        "overdue_ms",
+        "config_revision",
+        "config_generation",
+        "time_ms",
+        "minute_ms",
+    }
 )
 
 
@@ -86,7 +96,12 @@ class Partitioned:
         now = asyncio.get_running_loop().time()
         count, until = self._counts.get(queue, (0, 0.0))
         if now >= until:
-            count = await self._store.partitions(queue, self._wanted(queue.queue))
+            try:
+                count = await self._store.partitions(queue, self._wanted(queue.queue))
+            except StoreUnavailable:
+                # On a Cluster another node than the queue's has the number: what was known goes on.
+                if not count:
+                    raise
             self._counts[queue] = count, now + ASK_AGAIN_S
         return partition_names(queue, count)
 
@@ -246,6 +261,9 @@ class Partitioned:
             for name, figures in one.by_type.items():
                 by_type[name] = figures if name not in by_type else _merged([by_type[name], figures])
         return QueueErrors(recent=tuple(recent[:limit]), by_type=by_type)
+
+    async def upkeep(self, queue: QueueName) -> Upkeep:
+        return _merged(await self._each(queue, self._store.upkeep))
 
     async def key_ids(self, queue: QueueName) -> Mapping[str, int]:
         return _sums(await self._each(queue, self._store.key_ids))

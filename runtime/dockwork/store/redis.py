@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
 from dockwork.core.states import State
-from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, require
+from dockwork.errors import DockworkError, OutcomeUnknown, ScriptFailed, StoreUnavailable, require
 from dockwork.settings import RedisSettings
 from dockwork.store import calls, event_calls, limit_calls, operator_calls, sealing_calls, views
 from dockwork.store.action_redis import ActionStore
@@ -22,6 +22,7 @@ from dockwork.store.connections import Asks, Commands, Pace, parse_info
 from dockwork.store.connectors import Connector
 from dockwork.store.listening import EventReads, listen, listen_events
 from dockwork.store.partition_shares import refuse_if_used
+from dockwork.store.probes import refusals
 from dockwork.store.protocol import (
     Admission,
     Claimed,
@@ -38,6 +39,7 @@ from dockwork.store.protocol import (
     QueueConfig,
     QueueErrors,
     QueueStats,
+    Refusal,
     Renewal,
     Reseal,
     Resealing,
@@ -59,6 +61,9 @@ from dockwork.store.views import to_map
 from dockwork.store.waiting import Waiters
 
 R = TypeVar("R")
+
+#: Until the registry's node of a Cluster is tried again.
+ANNOUNCE_AGAIN_S = 10.0
 
 
 class RedisStore(ActionStore):
@@ -82,6 +87,7 @@ class RedisStore(ActionStore):
         self._lease_ms = 0 if lease is None else lease // timedelta(milliseconds=1)
         self._keys: dict[QueueName, QueueKeys] = {}
         self._announced: set[QueueName] = set()
+        self._announce_at = 0.0
         self._counts: dict[tuple[str, str], int] = {}
         self._parts: _Parts | None = None
 
@@ -158,13 +164,20 @@ class RedisStore(ActionStore):
 
         A full Redis refuses it; then it is tried again with the next call, which goes on all the same.
         """
-        if queue not in self._announced:
+        nodes = self._connected().nodes
+        if queue not in self._announced and asyncio.get_running_loop().time() >= self._announce_at:
             count = 1 if queue.partition is None else self._counts.get((queue.namespace, queue.queue))
             if count is None:
                 return
             try:
                 await wire.ask("HSETNX", queues_key(queue.namespace), queue.queue, count)
             except ScriptFailed:
+                return
+            except StoreUnavailable:
+                # On a Cluster the registry is another node's: that one's absence stops no queue of the others.
+                if nodes is None:
+                    raise
+                self._announce_at = asyncio.get_running_loop().time() + ANNOUNCE_AGAIN_S
                 return
             self._announced.add(queue)
 
@@ -410,7 +423,12 @@ class RedisStore(ActionStore):
             "used_memory": sum(one["used_memory"] for one in each),
             "maxmemory": sum(one["maxmemory"] for one in each),
             "aof": all(one["aof"] for one in each),
+            "aof_ok": all(one["aof_ok"] for one in each),
+            "replicas": min(one["replicas"] for one in each),
         }
+
+    async def refusals(self, queue: QueueName) -> builtins.list[Refusal]:
+        return await refusals(await self._wire(queue), self.keys(queue), self._connector)
 
     # --- people
 
@@ -510,7 +528,7 @@ class RedisStore(ActionStore):
 
 async def _figures_of(wire: Asks) -> dict[str, Any]:
     info: dict[str, str] = {}
-    for section in ("server", "memory", "persistence"):
+    for section in ("server", "memory", "persistence", "replication"):
         info |= parse_info(await wire.ask("INFO", section))
     return {
         "version": info.get("valkey_version") or info.get("redis_version", ""),
@@ -520,6 +538,8 @@ async def _figures_of(wire: Asks) -> dict[str, Any]:
         "used_memory": int(info.get("used_memory", 0)),
         "maxmemory": int(info.get("maxmemory", 0)),
         "aof": info.get("aof_enabled") == "1",
+        "aof_ok": info.get("aof_last_write_status", "ok") == "ok",
+        "replicas": int(info.get("connected_slaves", 0)),
     }
 
 

@@ -65,6 +65,9 @@ class RedisRenewalChannel:
         """Log in and load the scripts; a connection that was there is closed first. Raises StoreUnavailable, ..."""
         self.close()
         self._connected = True
+        directory = self._connector.directory
+        if isinstance(directory, Topology) and directory.nodes:
+            return  # the node of a queue is connected to when it is asked for the first time
         try:
             self._open(self._connector)
         except BaseException:
@@ -109,11 +112,28 @@ class RedisRenewalChannel:
         line = self._lines.get(place)
         if line is not None:
             return line
-        if not isinstance(self._connector.directory, Topology):
+        directory = self._connector.directory
+        if not isinstance(directory, Topology):
             raise StoreUnavailable("the renewal connection is closed")
-        line = self._open(self._connector.at_node(place))
-        place = self._connector.directory.node_of(key)
+        try:
+            self._open(self._connector.at_node(place))
+        except StoreUnavailable:
+            # Its slots may be somebody else's by now, and the loop that would find out may be blocked.
+            self._ask_others(directory, place)
+            if directory.node_of(key) == place:
+                raise
+        place = directory.node_of(key)
         return self._lines.get(place) or self._open(self._connector.at_node(place))
+
+    def _ask_others(self, directory: Topology, silent: Place | None) -> None:
+        """Learn the map from the first node that answers."""
+        seeds = [(address.host, address.port) for address in self._connector.addresses()]
+        for place in directory.others(silent or ("", 0), seeds):
+            try:
+                self._open(self._connector.at_node(place))
+            except StoreUnavailable:
+                continue
+            return
 
     def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
         self._announce(queue)
@@ -131,6 +151,11 @@ class RedisRenewalChannel:
                 self._command(self._line(registry), "HSETNX", registry, queue.queue, count)
             except ScriptFailed:
                 # A full Redis takes no new field; the leases matter more, and the next renewal tries again.
+                return
+            except StoreUnavailable:
+                # On a Cluster the registry is another node's, and that one's absence is not ours.
+                if not isinstance(self._connector.directory, Topology):
+                    raise
                 return
             self._announced.add(queue)
 
