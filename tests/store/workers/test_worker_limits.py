@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from dockwork import App, Context, Rate, TimedOut
 from dockwork.core.states import State
@@ -143,6 +146,34 @@ async def test_a_throttled_worker_sleeps_until_the_next_start_and_then_uses_the_
     # Three more fillings, each a hundredth late by the buckets; the rest is this machine's.
     assert starts[-1] - starts[0] <= 3 * per_ms * 1.02 + 250
     assert calls["claimed"] == count * 4
+
+
+@pytest.mark.covers("RT-151")
+async def test_a_throttled_worker_asks_for_nothing_until_its_time(world: World) -> None:
+    app = world.an_app()
+
+    @app.job(queue=QUEUE)
+    async def nothing() -> None: ...
+
+    async def calls() -> int:
+        return int((await redis.info("commandstats"))["cmdstat_evalsha"]["calls"])
+
+    redis: Redis = Redis.from_url(world.url, retry=Retry(NoBackoff(), 0), socket_timeout=30)
+    await world.store.configure(NAME, QueueConfig(rate=RateLimit(1, 60_000)), None)
+    await app.enqueue_many([nothing.item() for _ in range(20)])
+    async with world.worker(app, slots=16):
+        await ended(world, 1)
+        now = await world.store.ping()
+        await until_async(lambda: world.has_passed(now + 500))
+        before = await calls()
+        await nothing.enqueue()
+        await until_async(lambda: world.has_passed(now + 2000))
+        asked = await calls() - before
+    await app.close()
+    await redis.aclose()
+
+    # The enqueue, its producer's one look, and perhaps a beat: no claim every so often, and none for the new job.
+    assert asked <= 4
 
 
 @pytest.mark.covers("RT-157", "RT-001")
