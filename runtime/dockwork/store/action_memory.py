@@ -10,7 +10,17 @@ from dockwork.core.states import State
 from dockwork.store import action_calls, memory_actions
 from dockwork.store.memory_base import MemoryBase
 from dockwork.store.memory_queue import Turn
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
+from dockwork.store.protocol import (
+    Acted,
+    JobChange,
+    Migrated,
+    Obliterated,
+    Purge,
+    Purged,
+    Repaired,
+    Resealed,
+    Upkeep,
+)
 
 
 class ActionMemory(MemoryBase):
@@ -55,6 +65,10 @@ class ActionMemory(MemoryBase):
     async def repair(self, queue: QueueName) -> Repaired:
         with self._turn(queue) as turn:
             return memory_actions.repair(turn.queue)
+
+    async def upkeep(self, queue: QueueName) -> Upkeep:
+        with self._turn(queue) as turn:
+            return memory_actions.upkeep(turn)
 
     async def migrate(self, queue: QueueName, version: int) -> Migrated:
         action_calls.migrate(self._queue(queue).keys, version)

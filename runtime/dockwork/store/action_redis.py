@@ -15,7 +15,17 @@ from dockwork.store import action_calls
 from dockwork.store.action_calls import Weight
 from dockwork.store.connections import Asks
 from dockwork.store.cron_redis import CronStore
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
+from dockwork.store.protocol import (
+    Acted,
+    JobChange,
+    Migrated,
+    Obliterated,
+    Purge,
+    Purged,
+    Repaired,
+    Resealed,
+    Upkeep,
+)
 
 R = TypeVar("R")
 
@@ -178,6 +188,18 @@ class ActionStore(CronStore):
                 yield page
             if cursor == b"0":
                 return
+
+    async def upkeep(self, queue: QueueName) -> Upkeep:
+        keys, remembered = self.keys(queue), 0
+        async for page in self._scan(queue, keys.idempotency):
+            remembered += len(page)
+        wire = await self._wire(queue)
+        seconds, micros = await wire.ask("TIME")
+        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        overdue = int(await wire.ask("ZCOUNT", keys.lease, "-inf", f"({now_ms}"))
+        oldest = await wire.ask("ZRANGE", keys.lease, 0, 0, "WITHSCORES")
+        late_ms = now_ms - int(float(oldest[1])) if overdue and oldest else 0
+        return Upkeep(idempotency_keys=remembered, overdue=overdue, overdue_ms=max(late_ms, 0))
 
     async def migrate(self, queue: QueueName, version: int) -> Migrated:
         return await self._run(action_calls.migrate(self.keys(queue), version))

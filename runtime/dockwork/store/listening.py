@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any
 
-from redis import exceptions as redis_errors
+import redis.exceptions as redis_errors
 
 from dockwork.core.keys import WAKE_CHANNEL_PREFIX, QueueKeys, QueueName
 from dockwork.errors import AccessDenied, InvalidValue, OutcomeUnknown, StoreUnavailable
@@ -65,7 +66,7 @@ class EventReads:
         return found
 
     async def _wait(self, wire: Wire, keys: QueueKeys, since: str, block_s: float) -> list[Any]:
-        block = ["BLOCK", max(1, int(block_s * 1000))] if block_s > 0 else []
+        block: list[str | int] = ["BLOCK", max(1, int(block_s * 1000))] if block_s > 0 else []
         reply = await wire.command(
             "XREAD",
             "COUNT",
@@ -154,7 +155,16 @@ async def listen_events(connector: Connector, pace: Pace, keys: QueueKeys) -> As
                 raise
 
 
-async def _messages(connector: Connector, pace: Pace, command: str, what: str) -> AsyncIterator[list[Any]]:
+async def first_message(connector: Connector, command: str, what: str) -> None:
+    """Return once the server has confirmed a subscription. Raises AccessDenied, StoreUnavailable."""
+    async with aclosing(_messages(connector, Pace(), command, what)) as messages:
+        async for _ in messages:
+            return
+
+
+async def _messages(
+    connector: Connector, pace: Pace, command: str, what: str
+) -> AsyncGenerator[list[Any], None]:
     """What comes on one subscription, until it is lost: StoreUnavailable, or AccessDenied."""
     connector = await connector.located()
     connection = connector.asynchronous()

@@ -56,6 +56,7 @@ from dockwork.store.protocol import (
     QueueConfig,
     QueueErrors,
     QueueStats,
+    Refusal,
     Renewal,
     Reseal,
     Resealing,
@@ -446,7 +447,12 @@ class MemoryStore(ActionMemory):
             "used_memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "maxmemory": 0,
             "aof": False,
+            "aof_ok": True,
+            "replicas": 0,
         }
+
+    async def refusals(self, queue: QueueName) -> builtins.list[Refusal]:
+        return []  # nobody logs in
 
     # --- people
 

@@ -9,7 +9,17 @@ from dockwork.store.action_calls import OBLITERATE_CHUNK, PURGE_CHUNK, read_edit
 from dockwork.store.memory_digests import digest_of
 from dockwork.store.memory_queue import MemoryQueue, Record, Turn
 from dockwork.store.memory_seals import refresh
-from dockwork.store.protocol import Acted, JobChange, Migrated, Obliterated, Purge, Purged, Repaired, Resealed
+from dockwork.store.protocol import (
+    Acted,
+    JobChange,
+    Migrated,
+    Obliterated,
+    Purge,
+    Purged,
+    Repaired,
+    Resealed,
+    Upkeep,
+)
 
 #: A worker that is silent for so long does not count.
 _SILENT_MS = 60_000
@@ -165,3 +175,13 @@ def migrate(turn: Turn, version: int) -> Migrated:
     if not behind:
         queue.schema = version
     return Migrated(version=queue.schema, behind=tuple(behind))
+
+
+def upkeep(turn: Turn) -> Upkeep:
+    """What is there because nobody has taken it away yet."""
+    queue = turn.queue
+    remembered = sum(until > turn.ms for _, _, until in queue.idempotency.values())
+    overdue = queue.lease.count(None, turn.ms - 1)
+    first = queue.lease.first()
+    late_ms = turn.ms - first if overdue and first is not None else 0
+    return Upkeep(idempotency_keys=remembered, overdue=overdue, overdue_ms=late_ms)

@@ -633,6 +633,33 @@ class Migrated:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Upkeep:
+    """What of a queue is there because nobody has taken it away yet.
+
+    idempotency_keys    that are remembered; about, where keys come and go meanwhile
+    overdue             leases that are over and that nobody has reaped, the oldest for `overdue_ms`
+    """
+
+    idempotency_keys: int = 0
+    overdue: int = 0
+    overdue_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Something that the login may not do.
+
+    kind       ``command``, ``keys`` or ``channel``
+    name       of the command, or the pattern that a rule needs
+    purpose    what it is for, if not for all work
+    """
+
+    kind: str
+    name: str
+    purpose: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MinuteFigures:
     """What a queue did in one minute, which begins at `minute_ms`.
 
@@ -1087,7 +1114,11 @@ class Store(Protocol):
         ...
 
     async def server(self) -> Mapping[str, Any]:
-        """version, run_id, policy, used_memory, maxmemory, aof: for OP-023 and `doctor`."""
+        """version, run_id, policy, used_memory, maxmemory, aof, aof_ok, replicas: for OP-023 and `doctor`."""
+        ...
+
+    async def refusals(self, queue: QueueName) -> builtins.list[Refusal]:
+        """What the login may not do, tried with the keys of a queue that nobody uses."""
         ...
 
     # people
@@ -1136,6 +1167,10 @@ class Store(Protocol):
 
     async def repair(self, queue: QueueName) -> Repaired:
         """Look at every job, index, lock and counter, and put right what is wrong."""
+        ...
+
+    async def upkeep(self, queue: QueueName) -> Upkeep:
+        """Idempotency keys and overdue leases, counted over all keys of the server: for now and then."""
         ...
 
     async def migrate(self, queue: QueueName, version: int) -> Migrated:
