@@ -47,7 +47,7 @@ async def eventually(world: RedisWorld) -> None:
     await until_async(answers, within=20, what="the store answers again")
 
 
-@pytest.mark.covers("RT-197", "RT-066")
+@pytest.mark.covers("RT-197", "RT-066", "FM-21")
 async def test_a_lost_reply_of_enqueue_is_unknown_is_not_sent_again_and_is_resolved_by_id(
     server: RedisServer,
 ) -> None:
@@ -77,7 +77,7 @@ async def test_an_enqueue_that_never_arrived_resolves_to_nothing(server: RedisSe
         assert await unknown.value.resolve() == [None]
 
 
-@pytest.mark.covers("RT-197", "RT-066", "RT-128")
+@pytest.mark.covers("RT-197", "RT-066", "RT-128", "FM-21")
 async def test_a_lost_reply_of_settle_is_asked_again_by_its_number(server: RedisServer) -> None:
     async with proxied(server) as (world, proxy):
         await world.enqueue("a", "b")
@@ -103,7 +103,7 @@ async def test_a_lost_reply_of_settle_is_asked_again_by_its_number(server: Redis
         assert (totals["completed"], totals["finished"], totals["claimed"]) == (1, 1, 2)
 
 
-@pytest.mark.covers("RT-197")
+@pytest.mark.covers("RT-197", "FM-21")
 @pytest.mark.parametrize(
     "name", ["start", "renew", "requeue", "progress", "promote", "reap", "expire", "trim", "cancel"]
 )

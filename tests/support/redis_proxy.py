@@ -32,6 +32,7 @@ class RedisProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._clients: set[asyncio.StreamWriter] = set()
         self.lost: int = 0
+        self.delay_s: float = 0  #: how late each answer comes
 
     @property
     def url(self) -> str:
@@ -125,6 +126,8 @@ class RedisProxy:
                     writer.write(data[: short.pop()])
                     await writer.drain()
                     return
+                if self.delay_s:
+                    await asyncio.sleep(self.delay_s)  # noqa: TID251
                 writer.write(data)
                 await writer.drain()
 

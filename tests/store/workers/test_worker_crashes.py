@@ -163,7 +163,7 @@ async def test_a_worker_that_slept_over_its_leases_changes_nothing(world: World,
     assert (await world.store.stats(NAME)).totals["completed"] == 2
 
 
-@pytest.mark.covers("RT-097")
+@pytest.mark.covers("RT-097", "FM-37")
 async def test_a_marker_lost_with_its_holder_is_posted_again_within_a_beat(
     world: World, tmp_path: Path
 ) -> None:
