@@ -12,7 +12,7 @@ from dockwork.settings import RedisSettings
 from dockwork.store.memory import MemoryStore
 from dockwork.store.redis import RedisStore
 from dockwork.store.topology import slot_of
-from support.redis_cluster import RedisCluster
+from support.redis_cluster import SLOTS, RedisCluster
 from support.redis_sentinel import RedisSentinel
 from support.redis_server import RedisServer, valkey_program
 from support.store_world import QUEUE, MemoryWorld, RedisWorld, World
@@ -60,8 +60,8 @@ async def redis_world(server: RedisServer) -> AsyncIterator[RedisWorld]:
 async def cluster_world(cluster: RedisCluster) -> AsyncIterator[RedisWorld]:
     cluster.flush()
     store = RedisStore(RedisSettings(url=cluster.url, mode="cluster"))
-    # The node that serves the queue has every key of it.
-    node = cluster.nodes[cluster.owner(slot_of(QueueKeys(QUEUE).prefix))]
+    # The node that serves the queue has every key of it; a test that moves a slot brings it home again.
+    node = cluster.nodes[slot_of(QueueKeys(QUEUE).prefix) * len(cluster.nodes) // SLOTS]
     world = RedisWorld(store, f"unix://{node.socket}")
     try:
         yield world
