@@ -205,9 +205,21 @@ def tls_options() -> list[str]:
 
 
 def free_port() -> int:
-    """A loopback port that nobody uses at the moment, in the range that no outgoing connection takes."""
+    """A loopback port that is this process' own until it ends, in the range that no outgoing connection takes.
+
+    A socket stays bound to it and does not listen: nobody else gets the port, and our server still may listen there.
+    """
     while True:
         port = random.randrange(20_000, 32_000)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+        holder = socket.socket()
+        try:
+            holder.bind(("127.0.0.1", port))
+        except OSError:
+            holder.close()
+            continue
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _held.append(holder)
+        return port
+
+
+_held: list[socket.socket] = []

@@ -46,6 +46,9 @@ class ClusterNodes:
         """A wire to the node that serves `slot` (None: to any). Raises StoreUnavailable, AccessDenied."""
         if slot is None:
             return await self._any()
+        usual = self._nodes.get(self._topology.owner(slot) or ("", 0))
+        if usual is not None and (open_ := usual.idle()) is not None:
+            return open_
         for _ in range(8):
             place = self._topology.owner(slot)
             if place is None:
