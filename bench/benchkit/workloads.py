@@ -134,7 +134,9 @@ def pickup_and_delay(peer: Peer, sizes: Sizes) -> Figures:
 def thousand_due(peer: Peer, sizes: Sizes) -> Figures:
     """E with 1,000 jobs due in each second, for five seconds."""
     count = int(5_000 * sizes.share)
-    with Stage(peer, {"BENCH_DELAY_SPREAD": str(5 * sizes.share)}) as stage:
+    # Enough time before the first is due to store all of them.
+    times = {"BENCH_DELAY_LEAD": str(2 + 4 * sizes.share), "BENCH_DELAY_SPREAD": str(5 * sizes.share)}
+    with Stage(peer, times) as stage:
         stage.start()
         _until_it_works(stage)
         stage.forget()

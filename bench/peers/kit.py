@@ -46,8 +46,8 @@ def sent(n: int, at: float) -> None:
 
 def _due_times(count: int) -> list[float]:
     dice, now = random.Random(1), time.time()
-    spread = float(os.environ.get("BENCH_DELAY_SPREAD", "2"))
-    return [now + 2 + dice.uniform(0, spread) for _ in range(count)]
+    lead, spread = (float(os.environ.get(f"BENCH_DELAY_{name}", "2")) for name in ("LEAD", "SPREAD"))
+    return [now + lead + dice.uniform(0, spread) for _ in range(count)]
 
 
 def _report(began: float, cpu: float) -> None:
@@ -101,9 +101,10 @@ async def _verb_async(
                 sent(n, time.time())
                 await put(n)
         elif verb == "delayed":
-            for n, due in enumerate(_due_times(count)):
+            due_times = _due_times(count)
+            for n, due in enumerate(due_times):
                 sent(n, due)
-                await put_at(n, due)
+            await _spread(lambda n: put_at(n, due_times[n]), count)
         else:
             raise SystemExit(f"no verb {verb}")
         _report(began, cpu)
