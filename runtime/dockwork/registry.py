@@ -176,7 +176,7 @@ class Producer(Protocol):
     ) -> ScheduleInfo: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(unsafe_hash=True, kw_only=True, slots=True)
 class Item(Generic[R]):
     """One job that is not enqueued yet: its arguments are checked and sealed.
 
