@@ -262,6 +262,25 @@ async def test_a_schedule_ticks_in_the_partition_of_its_uid(app: App, make_store
     await store.close()
 
 
+@pytest.mark.covers("RT-046", "RT-025")
+async def test_a_workers_own_schedules_are_in_a_partition_that_is_served(
+    app: App, make_store: MakeStore
+) -> None:
+    @app.cron("@hourly", name="beat")
+    @app.job(queue="mail")
+    async def beat() -> None: ...
+
+    async with at_work(app):
+        store = make_store()
+        places = {name: [state.uid for state in await store.cron_states(name)] for name in (MAIL, *PARTS)}
+        (known,) = await partitioned(store).cron_states(MAIL)
+
+    home = PARTS[partition_of("beat", COUNT)]
+    assert {name: uids for name, uids in places.items() if uids} == {home: ["beat"]}
+    assert known.next_ms is not None
+    await store.close()
+
+
 @pytest.mark.covers("RT-046", "RT-154")
 async def test_a_limit_holds_over_all_partitions_together(make_store: MakeStore) -> None:
     app = an_app(make_store, max_depth=10)

@@ -36,6 +36,7 @@ from dockwork.registry import Registry
 from dockwork.schedules import put_schedule
 from dockwork.settings import Settings
 from dockwork.store.partition_shares import share_config, share_events
+from dockwork.store.partitioned import partitioned
 from dockwork.store.protocol import (
     EventOptions,
     Heartbeat,
@@ -385,9 +386,10 @@ class Worker:
             for name in partition_names(whole, count):
                 await self._prepare_lane(name, count, slots, places)
 
+        whole_queues = partitioned(self.store, self.registry.partitions.get)
         for (queue, _), declared in self.registry.schedules.items():
             if queue in self.queues:
-                put = partial(put_schedule, self.store, self.settings.namespace, declared)
+                put = partial(put_schedule, whole_queues, self.settings.namespace, declared)
                 await self._insist(put)
 
     async def _prepare_lane(self, name: QueueName, count: int, slots: int, places: Places | None) -> None:
