@@ -15,6 +15,7 @@ COMMANDS = {
     "cancel": ("dockwork.cli.act_on_jobs", "Ask jobs not to run, or to stop."),
     "close": ("dockwork.cli.act_on_queues", "Refuse new jobs on a queue."),
     "dev": ("dockwork.cli.dev", "Run an app with a server of its own, reloading on changes."),
+    "doctor": ("dockwork.cli.doctor", "Say what is wrong with Redis, the login and the queues."),
     "enqueue": ("dockwork.cli.enqueue", "Store one job."),
     "errors": ("dockwork.cli.look", "Show the last failed runs."),
     "events": ("dockwork.cli.look", "Follow what happens in a queue."),
