@@ -35,8 +35,8 @@ from support.redis_cluster import RedisCluster
 from support.redis_server import CA_FILE, RedisServer, die_with_parent
 
 AOF = ("--auto-aof-rewrite-percentage", "0")
-#: Jobs of one bulk call.
-BULK = 5_000
+#: Jobs of one bulk call, and bulk calls of a producer under way: what arrives together shares a sync of the disk.
+BULK, UNDER_WAY = 2_000, 6
 #: What the last jobs may take once nothing moves any more.
 PATIENCE_S = 30.0
 
@@ -217,7 +217,7 @@ def spread_name(cluster: RedisCluster, partitions: int) -> str:
 
 
 async def produce(first: int, last: int) -> dict[str, float]:
-    """Store jobs `first` to `last`, two bulk calls under way; what it took."""
+    """Store jobs `first` to `last`, some bulk calls under way; what it took."""
     import kit
 
     import million_app
@@ -234,7 +234,7 @@ async def produce(first: int, last: int) -> dict[str, float]:
             accepted += counts.accepted
 
     began, cpu = time.time(), time.process_time()
-    await asyncio.gather(caller(), caller())
+    await asyncio.gather(*(caller() for _ in range(UNDER_WAY)))
     said = {"began": began, "ended": time.time(), "cpu": time.process_time() - cpu, "accepted": accepted}
     await app.close()
     return said
@@ -266,7 +266,7 @@ def main() -> int:
     options.add_argument("--producers", type=int, default=2)
     options.add_argument("--workers", type=int, default=3)
     options.add_argument("--slots", type=int, default=300, help="of each worker")
-    options.add_argument("--limit", type=float, default=300, help="seconds of a side at most")
+    options.add_argument("--limit", type=float, default=600, help="seconds of a side at most")
     options.add_argument("--quick", action="store_true", help="20,000 jobs: to try the bench")
     options.add_argument("--out", type=Path, default=BENCH / "results", help="folder of the raw results")
     options.add_argument("--no-out", dest="out", action="store_const", const=None, help="print only")
