@@ -20,7 +20,7 @@ from dockwork.errors import InvalidValue, RoutingConflict
 from dockwork.settings import RedisSettings, Settings
 from dockwork.store.memory import MemoryStore
 from dockwork.store.partitioned import partitioned
-from dockwork.store.protocol import CronEntry, Store
+from dockwork.store.protocol import CronEntry, Heartbeat, Store
 from dockwork.store.redis import RedisStore
 from dockwork.worker.worker import Worker
 from support.redis_cluster import RedisCluster
@@ -279,6 +279,47 @@ async def test_a_workers_own_schedules_are_in_a_partition_that_is_served(
     assert {name: uids for name, uids in places.items() if uids} == {home: ["beat"]}
     assert known.next_ms is not None
     await store.close()
+
+
+@pytest.mark.full
+@pytest.mark.covers("RT-046", "RT-122")
+async def test_a_worker_is_seen_once_and_held_in_every_partition(app: App, make_store: MakeStore) -> None:
+    release = asyncio.Event()
+
+    @app.job(queue="mail")
+    async def waits(n: int) -> None:
+        await release.wait()
+
+    store = partitioned(make_store())
+    async with at_work(app, slots=4) as worker:
+        refs = [await waits.enqueue(n=n) for n in range(8)]
+        beat = await until_async(lambda: seen_busy(store, 4), within=15, what="beats tell of every slot")
+        await store.quiesce(MAIL, {worker.owner.pod: "token"})
+        await until_async(lambda: is_quiesced(worker), what="every lane has heard of it")
+        release.set()
+        await until_async(lambda: runs(worker, 0), what="what ran has ended")
+        ended = [await ref.state() for ref in refs].count(State.COMPLETED)
+        await store.unquiesce(MAIL, [worker.owner.pod])
+        for ref in refs:
+            await ref.result(timeout=20)
+    await store.close()
+
+    assert beat is not None
+    assert (beat.slots, beat.busy, len(beat.jobs)) == (4, 4, 4)
+    assert ended == 4
+
+
+async def seen_busy(store: Store, count: int) -> Heartbeat | None:
+    (beat,) = (await store.sample(MAIL, horizon_ms=0)).workers
+    return beat if beat.busy == count else None
+
+
+async def runs(worker: Worker, count: int) -> bool:
+    return sum(lane.busy for lane in worker.lanes) == count and not any(lane._calls for lane in worker.lanes)
+
+
+async def is_quiesced(worker: Worker) -> bool:
+    return all(lane.quiesced for lane in worker.lanes)
 
 
 @pytest.mark.covers("RT-046", "RT-154")

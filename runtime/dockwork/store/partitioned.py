@@ -27,12 +27,14 @@ from dockwork.store.protocol import (
     CronState,
     ErrorReport,
     Event,
+    Heartbeat,
     JobView,
     MinuteFigures,
     NewJob,
     QueueErrors,
     QueueStats,
     RateLimit,
+    RevokeCause,
     Sample,
     Store,
     Ticked,
@@ -226,7 +228,37 @@ class Partitioned:
         return _merged(await self._each(queue, self._store.stats))
 
     async def sample(self, queue: QueueName, **more: Any) -> Sample:
-        return _merged(await self._each(queue, lambda name: self._store.sample(name, **more)))
+        found = await self._each(queue, lambda name: self._store.sample(name, **more))
+        if len(found) == 1:
+            return found[0]
+        beats: dict[str, builtins.list[Heartbeat]] = {}
+        for one in found:
+            for beat in one.workers:
+                beats.setdefault(beat.owner, []).append(beat)
+        return replace(_merged(found), workers=tuple(_one_beat(each) for each in beats.values()))
+
+    async def quiesce(self, queue: QueueName, requests: Mapping[str, str]) -> Mapping[str, int]:
+        return _sums(await self._each(queue, lambda name: self._store.quiesce(name, requests)))
+
+    async def unquiesce(self, queue: QueueName, pods: Sequence[str]) -> None:
+        await self._each(queue, lambda name: self._store.unquiesce(name, pods))
+
+    async def revoke(self, queue: QueueName, owner: str, cause: RevokeCause, exit_reason: str = "") -> int:
+        revoke = self._store.revoke
+        return sum(await self._each(queue, lambda name: revoke(name, owner, cause, exit_reason)))
+
+    async def promote(self, queue: QueueName, ids: Sequence[str] | None = None) -> int:
+        return sum(await self._each(queue, lambda name: self._store.promote(name, ids)))
+
+    async def reap(self, queue: QueueName) -> tuple[int, int]:
+        found = await self._each(queue, self._store.reap)
+        return sum(back for back, _ in found), sum(dead for _, dead in found)
+
+    async def expire(self, queue: QueueName) -> int:
+        return sum(await self._each(queue, self._store.expire))
+
+    async def trim(self, queue: QueueName) -> int:
+        return sum(await self._each(queue, self._store.trim))
 
     async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
         """True if every partition was as expected; those that were are set all the same."""
@@ -390,6 +422,22 @@ async def _all(calls: Sequence[Awaitable[T]]) -> builtins.list[T]:
         if isinstance(answer, BaseException):
             raise answer
     return cast("builtins.list[T]", answers)
+
+
+def _one_beat(beats: Sequence[Heartbeat]) -> Heartbeat:
+    """What a worker says of the partitions that it serves on the same slots."""
+    jobs = sorted((job for beat in beats for job in beat.jobs), key=lambda job: job[1])
+    return replace(
+        beats[0],
+        busy=sum(beat.busy for beat in beats),
+        longest_rest_ms=max(beat.longest_rest_ms for beat in beats),
+        quiesce_token=min(beat.quiesce_token for beat in beats),
+        beat_ms=min(beat.beat_ms for beat in beats),
+        jobs=tuple(jobs[:20]),
+        requeued=sum(beat.requeued for beat in beats),
+        drained=sum(beat.drained for beat in beats),
+        lost=sum(beat.lost for beat in beats),
+    )
 
 
 def _flat(parts: Sequence[builtins.list[T]]) -> builtins.list[T]:
