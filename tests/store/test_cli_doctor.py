@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import redis
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from dockwork import App
 from dockwork.cli import main
 from support.redis_server import RedisServer
-from support.waiting import until_async
+from support.waiting import until, until_async
 
 #: As the guide on Redis has it.
 RIGHTS = "-@all +@read +@write +@connection +@scripting +@pubsub -@dangerous +info +time +wait +cluster|slots"
@@ -148,3 +153,83 @@ async def test_a_server_that_is_not_there_is_one_finding(monkeypatch: pytest.Mon
     assert result.output.startswith("bad ")
     assert "127.0.0.1:1" in result.output
     assert "very-secret" not in result.output
+
+
+@pytest.mark.covers("RT-218")
+async def test_bench_tells_figures_and_keeps_nothing(url: str) -> None:
+    done = cli("bench", "--jobs", "300", "--payload", "100", "--slots", "20", "-o", "json")
+
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["jobs"], found["payload"], found["slots"]) == (300, 100, 20)
+    assert (found["lost"], found["duplicated"]) == (0, 0)
+    assert min(found["enqueued_per_s"], found["run_per_s"], found["round_trip_ms"]) > 0
+    assert keys_of(url) == []
+
+
+@pytest.mark.covers("RT-218")
+async def test_bench_leaves_a_namespace_with_queues_alone_unless_told(url: str) -> None:
+    async with App("shop") as app:
+        await app.enqueue("any", queue="mail")
+        kept = keys_of(url)
+
+        refused = cli("bench", "--jobs", "10")
+        assert (refused.exit_code, "has queues already (mail)" in refused.output) == (1, True)
+        done = cli("bench", "--jobs", "10", "--yes")
+        assert (done.exit_code, "each job ran once" in done.output) == (0, True)
+        assert await app.queues() == ["mail"]
+    assert keys_of(url) == kept
+
+
+@pytest.mark.covers("RT-218")
+def test_bench_that_is_interrupted_deletes_its_queue(url: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dockwork", "bench", "--jobs", "200000"],
+        env={**os.environ, "DOCKWORK_REDIS_URL": url},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        assert "queue bench-" in process.stderr.readline()
+
+        until(lambda: any(key.endswith(b":ready") for key in keys_of(url)), within=30, what="stored jobs")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 1
+    finally:
+        process.kill()
+        process.communicate()
+    assert keys_of(url) == []
+
+
+@pytest.mark.covers("RT-218")
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_what_the_shell_runs(shell: str) -> None:
+    done = cli("completion", shell)
+    assert (done.exit_code, "_DOCKWORK_COMPLETE" in done.output) == (0, True)
+
+
+def completed(*words: str) -> list[str]:
+    """What the Tab key offers behind these words; the last one is begun."""
+    with ThreadPoolExecutor(1) as pool:
+        shell = ShellComplete(main, {}, "dockwork", "_DOCKWORK_COMPLETE")
+        found = pool.submit(shell.get_completions, list(words[:-1]), words[-1]).result()
+        return [one.value for one in found]
+
+
+@pytest.mark.covers("RT-218")
+async def test_commands_options_and_queues_are_completed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completed("re") == ["reap", "redrive", "repair", "reseal", "resume", "retry"]
+    assert completed("--ver") == ["--version"]
+    assert "--state" in completed("purge", "mail", "--st")
+    async with App("shop") as app:
+        await app.enqueue("any", queue="mail")
+        await app.enqueue("any", queue="other")
+    assert completed("pause", "ma") == ["mail"]
+    assert completed("doctor", "mail", "") == ["mail", "other"]
+    assert completed("jobs", "-n", "elsewhere", "") == []
+
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", "redis://127.0.0.1:1")
+    assert completed("pause", "") == []
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", "no url at all")
+    assert completed("pause", "") == []

@@ -7,13 +7,16 @@ import importlib
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from dockwork.version import __version__
 
 #: Command -> (module, the first line of its help).
 COMMANDS = {
+    "bench": ("dockwork.cli.bench", "Measure this machine and this Redis."),
     "cancel": ("dockwork.cli.act_on_jobs", "Ask jobs not to run, or to stop."),
     "close": ("dockwork.cli.act_on_queues", "Refuse new jobs on a queue."),
+    "completion": ("dockwork.cli.completion", "Print the script that lets a shell complete words."),
     "dev": ("dockwork.cli.dev", "Run an app with a server of its own, reloading on changes."),
     "doctor": ("dockwork.cli.doctor", "Say what is wrong with Redis, the login and the queues."),
     "enqueue": ("dockwork.cli.enqueue", "Store one job."),
@@ -59,6 +62,15 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, words) for name, (_, words) in sorted(COMMANDS.items())])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands' names, without importing any of them: the Tab key should not wait."""
+        found = [
+            CompletionItem(name, help=words)
+            for name, (_, words) in sorted(COMMANDS.items())
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
         from dockwork.cli.exits import telling

@@ -11,7 +11,7 @@ from dockwork.actions import MAY_REPEAT, Redriven, RedrivePlan
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
-from dockwork.cli.options import namespace_option, output_option, with_app, yes_option
+from dockwork.cli.options import namespace_option, output_option, queue_argument, with_app, yes_option
 from dockwork.cli.progress import bar
 from dockwork.cli.tables import write_json
 
@@ -53,7 +53,7 @@ def _each(
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.option("--force", is_flag=True, help="End a running job's record at once; its handler is told, too.")
 @namespace_option
@@ -64,7 +64,7 @@ def cancel(queue: str, ids: tuple[str, ...], force: bool, namespace: str | None,
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @namespace_option
 @output_option
@@ -77,7 +77,7 @@ def retry(queue: str, ids: tuple[str, ...], namespace: str | None, output: str) 
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @namespace_option
 @output_option
@@ -94,7 +94,7 @@ def promote(queue: str, ids: tuple[str, ...], namespace: str | None, output: str
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("job_id", required=False, metavar="[ID]")
 @click.option("--digest", default=None, help="Of the one job, as it was reviewed (dockwork jobs QUEUE ID).")
 @click.option(

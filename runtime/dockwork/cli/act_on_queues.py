@@ -12,7 +12,14 @@ from dockwork.actions import PurgePlan, PurgeResult
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
-from dockwork.cli.options import SpanType, namespace_option, output_option, with_app, yes_option
+from dockwork.cli.options import (
+    SpanType,
+    namespace_option,
+    output_option,
+    queue_argument,
+    with_app,
+    yes_option,
+)
 from dockwork.cli.progress import bar
 from dockwork.cli.tables import write_json
 from dockwork.store.protocol import Obliterated, Repaired
@@ -31,7 +38,7 @@ def _switch(queue: str, namespace: str | None, output: str, *, paused: bool) -> 
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @namespace_option
 @output_option
 def pause(queue: str, namespace: str | None, output: str) -> None:
@@ -40,7 +47,7 @@ def pause(queue: str, namespace: str | None, output: str) -> None:
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @namespace_option
 @output_option
 def resume(queue: str, namespace: str | None, output: str) -> None:
@@ -63,7 +70,7 @@ def _intake(queue: str, namespace: str | None, output: str, *, closed: bool) -> 
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @namespace_option
 @output_option
 def close(queue: str, namespace: str | None, output: str) -> None:
@@ -72,7 +79,7 @@ def close(queue: str, namespace: str | None, output: str) -> None:
 
 
 @click.command("open")
-@click.argument("queue")
+@queue_argument
 @namespace_option
 @output_option
 def open_(queue: str, namespace: str | None, output: str) -> None:
@@ -81,7 +88,7 @@ def open_(queue: str, namespace: str | None, output: str) -> None:
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option(
     "--state",
     type=click.Choice(["dead", "failed", "expired", "cancelled", "completed"]),
@@ -129,7 +136,7 @@ async def _purge(
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option("--confirm", required=True, metavar="QUEUE", help="The queue's name once more.")
 @click.option("--token", default=None, help="Of an obliteration that was interrupted: go on with it.")
 @yes_option
@@ -164,7 +171,7 @@ async def _obliterate(app: App, queue: str, confirm: str, token: str | None) -> 
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @namespace_option
 @output_option
 def repair(queue: str, namespace: str | None, output: str) -> None:
@@ -196,7 +203,7 @@ _REPAIRS = (
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @namespace_option
 @output_option
 def reap(queue: str, namespace: str | None, output: str) -> None:
@@ -210,7 +217,7 @@ def reap(queue: str, namespace: str | None, output: str) -> None:
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option("--to", "version", type=click.IntRange(1), default=None, help="Default: the newest known.")
 @namespace_option
 @output_option

@@ -16,7 +16,7 @@ from dockwork.app import App
 from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
 from dockwork.cli.findings import Finding, judge_access, judge_clock, judge_queue, judge_server
-from dockwork.cli.options import namespace_option, output_option, with_app
+from dockwork.cli.options import namespace_option, output_option, queues_argument, with_app
 from dockwork.cli.tables import FILE_WIDTH, write_json
 from dockwork.core.keys import QueueName
 from dockwork.errors import DockworkError, InvalidUrl, SchemaMismatch, StoreUnavailable
@@ -29,7 +29,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
 @click.command()
-@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@queues_argument
 @namespace_option
 @output_option
 def doctor(queues: tuple[str, ...], namespace: str | None, output: str) -> None:

@@ -14,7 +14,7 @@ from dockwork import clock
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
-from dockwork.cli.options import namespace_option, output_option, with_app
+from dockwork.cli.options import namespace_option, output_option, queue_argument, with_app
 from dockwork.cli.tables import age, write_facts, write_json, write_table
 from dockwork.client import Job
 from dockwork.core.states import State
@@ -43,7 +43,7 @@ _COLUMNS = (
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("job_id", required=False, metavar="[ID]")
 @click.option(
     "--state", type=click.Choice([state.value for state in State]), default=None, help="Only these."

@@ -14,7 +14,14 @@ import click
 
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
-from dockwork.cli.options import SpanType, namespace_option, output_option, with_app
+from dockwork.cli.options import (
+    SpanType,
+    namespace_option,
+    output_option,
+    queue_argument,
+    queues_argument,
+    with_app,
+)
 from dockwork.cli.tables import age, write_facts, write_json, write_table
 from dockwork.core.keys import QueueName
 from dockwork.events import EVENT_NAMES, Gap
@@ -24,7 +31,7 @@ _MiB = 1024 * 1024
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option(
     "--minutes",
     type=click.IntRange(1, 2880),
@@ -79,7 +86,7 @@ def _clock(ms: int, timespec: str = "milliseconds") -> str:
 
 
 @click.command()
-@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@queues_argument
 @click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True, help="Of each queue.")
 @click.option("--traces", is_flag=True, help="Print the traces, too.")
 @namespace_option
@@ -129,7 +136,7 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.option("--only", multiple=True, type=click.Choice(sorted(EVENT_NAMES)), help="Only these; repeatable.")
 @click.option("--job", default=None, help="Only what concerns the job of that id.")
 @click.option("--since", default="$", help="An event's id, or 0 for all that are kept. Default: from now on.")
@@ -188,7 +195,7 @@ def _line(event: Event | Gap) -> str:
 
 
 @click.command()
-@click.argument("queues", nargs=-1, metavar="[QUEUE]...")
+@queues_argument
 @namespace_option
 @output_option
 def workers(queues: tuple[str, ...], namespace: str | None, output: str) -> None:

@@ -12,7 +12,7 @@ import click
 from dockwork import clock
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
-from dockwork.cli.options import SpanType, namespace_option, with_app
+from dockwork.cli.options import SpanType, namespace_option, queue_argument, with_app
 from dockwork.core.keys import QueueName
 from dockwork.store.protocol import Heartbeat
 
@@ -22,7 +22,7 @@ LOOK_S = 0.5
 
 
 @click.command()
-@click.argument("queue")
+@queue_argument
 @click.argument("names", nargs=-1, required=True, metavar="WORKER...")
 @click.option(
     "--for", "span", type=SpanType(), default=None, help="Let them work again after so long. Default: Ctrl-C."

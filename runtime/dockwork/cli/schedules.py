@@ -13,7 +13,7 @@ from dockwork import clock
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
-from dockwork.cli.options import namespace_option, output_option, with_app
+from dockwork.cli.options import complete_queues, namespace_option, output_option, with_app
 from dockwork.cli.tables import age, write_json, write_table
 from dockwork.schedules import ScheduleInfo
 
@@ -21,7 +21,7 @@ _COLUMNS = ("QUEUE", "NAME", "SCHEDULE", "ZONE", "NEXT", "RUNS", "MISSED", "SKIP
 
 
 @click.command()
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @click.argument("name", required=False)
 @click.option("--next", "count", type=click.IntRange(1, 100), default=None, help="The next so many instants.")
 @click.option("--pause", "change", flag_value="pause", help="No ticks until it is resumed.")

@@ -8,14 +8,14 @@ import click
 
 from dockwork.cli.apps import in_namespace, load_app, plain_app
 from dockwork.cli.exits import REFUSED
-from dockwork.cli.options import namespace_option, output_option, with_app
+from dockwork.cli.options import complete_queues, namespace_option, output_option, with_app
 from dockwork.cli.progress import bar
 from dockwork.cli.tables import write_json, write_table
 from dockwork.resealing import ResealReport
 
 
 @click.command()
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @namespace_option
 @output_option
 def keys(queue: str | None, namespace: str | None, output: str) -> None:
@@ -32,7 +32,7 @@ def keys(queue: str | None, namespace: str | None, output: str) -> None:
 
 @click.command()
 @click.argument("target", metavar="APP")
-@click.argument("queue", required=False)
+@click.argument("queue", required=False, shell_complete=complete_queues)
 @namespace_option
 @output_option
 def reseal(target: str, queue: str | None, namespace: str | None, output: str) -> None:
