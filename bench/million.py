@@ -101,6 +101,8 @@ class Run:
             "DOCKWORK_REDIS_URL": url,
             "DOCKWORK_REDIS_CA_FILE": CA_FILE,
             "DOCKWORK_REDIS_MODE": "standalone" if self.side.primaries == 1 else "cluster",
+            # Three servers that sync to one disk may keep a call waiting: late is not lost.
+            "DOCKWORK_REDIS_COMMAND_TIMEOUT": "60s",
             "DOCKWORK_NAMESPACE": "bench",
             "DOCKWORK_QUEUES": f"{queue}={self.side.slots}",
             "DOCKWORK_LOG_FORMAT": "json",
