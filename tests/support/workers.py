@@ -71,7 +71,8 @@ class World:
         worker = (app or self.app).worker(settings=said)
         running = asyncio.ensure_future(worker.run())
         try:
-            await until_async(_started(worker, running), what="the worker runs")
+            # A child process of its may have to start first, on a busy machine.
+            await until_async(_started(worker, running), within=30, what="the worker runs")
             yield worker
         finally:
             await worker.shutdown(timeout)

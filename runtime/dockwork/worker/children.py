@@ -206,17 +206,17 @@ class Child(asyncio.Protocol):
 
     async def start(self) -> None:
         """Return when it has imported the app and opened its lifespan. Raises ChildNotStarted."""
-        await self._loop.create_unix_connection(lambda: self, sock=self._sock)
         plan = self._plan
-        self._send(
-            "start",
-            app=plan.app,
-            modules=plan.modules,
-            main=plan.main,
-            types=plan.types,
-            log=logs.configured(),
-        )
         try:
+            await self._loop.create_unix_connection(lambda: self, sock=self._sock)
+            self._send(
+                "start",
+                app=plan.app,
+                modules=plan.modules,
+                main=plan.main,
+                types=plan.types,
+                log=logs.configured(),
+            )
             async with asyncio.timeout(START_WITHIN_S):
                 await asyncio.shield(self._ready)
         except TimeoutError:
@@ -403,7 +403,8 @@ class Child(asyncio.Protocol):
         self._disarm()
         self.exit = describe_exit(code, out_of_memory=oom_kills() > self._oom_kills)
         if self._transport is not None:
-            self._transport.close()
+            self._transport.abort()
+            await self._closed.wait()
         elif not self._closed.is_set():
             self._sock.close()
         self._fail_start(f"it ended before it was ready: {self.exit}")
@@ -478,8 +479,12 @@ class Children:
         children = list(self._all)
         for child in children:
             child.kill() if child.busy else child.retire(within_s)
-        for child in children:
-            await child.gone.wait()
+        try:
+            async with asyncio.timeout(within_s + 1):
+                for child in children:
+                    await child.gone.wait()
+        except TimeoutError:
+            log.error("children_left", pids=[child.pid for child in children if not child.exit])
 
     async def _take(self) -> Child:
         while self._idle:

@@ -284,8 +284,13 @@ class Worker:
         return True
 
     async def _work(self) -> None:
-        if not await self._connect():
-            return
+        try:
+            if await self._connect():
+                await self._serve()
+        finally:
+            await self._close()
+
+    async def _serve(self) -> None:
         stop = asyncio.Event()
         actors: list[asyncio.Task[None]] = []
         try:
@@ -302,7 +307,6 @@ class Worker:
             stop.set()
             if actors:
                 await asyncio.wait(actors)
-            await self._close()
 
     async def _until_stopped(self, work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
         """`work`, cancelled when `stop` is set: a blocked read does not look at it."""
