@@ -103,7 +103,6 @@ async def test_children_are_replaced_after_their_jobs_or_when_they_grow(here: Wo
 
 
 DEATHS = {
-    "exit": "exit code 7",
     "exit 0": "exit code 0",
     "segfault": "signal 11 (SIGSEGV)",
     "kill": "signal 9 (SIGKILL)",
