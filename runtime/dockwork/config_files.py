@@ -116,7 +116,8 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidValue(str(path), expected="a file that can be read", got=type(error).__name__) from None
+        why = error.strerror if isinstance(error, OSError) else "bytes that are not UTF-8"
+        raise InvalidValue(str(path), expected="a file that can be read", got=why) from None
     if path.suffix == ".toml":
         try:
             found: Any = tomllib.loads(text)

@@ -67,7 +67,8 @@ class KeySource:
         ring = self._ring if self._file is None else self._read(self._file)
         if ring is None:
             raise EncryptionError(
-                f"there is no key: set {KEYS}, {KEY} or {KEYS_FILE}, or give the app Encryption(keys=...)"
+                f"there is no key for encrypted values: set {KEYS}, {KEY} or {KEYS_FILE}, "
+                "or give the app Encryption(keys=...)"
             )
         return ring
 
