@@ -34,7 +34,7 @@ def spare_collector() -> None:
 
 def run_to_end(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """The exit code of `work`. Not `asyncio.run`: it waits for tasks and threads that may never end."""
-    loop = _guarded()()
+    loop = _guarded(_fastest())()
     asyncio.set_event_loop(loop)
 
     async def begin() -> asyncio.Task[int]:
@@ -55,16 +55,22 @@ def run_to_end(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
             log.error("stop_ignored", message="something stopped the event loop; the worker goes on")
 
 
-@cache
-def _guarded() -> type[asyncio.AbstractEventLoop]:
-    """The fastest loop there is, which a handler cannot stop."""
+def guarded_loop() -> asyncio.AbstractEventLoop:
+    """A loop of the standard library that a handler cannot stop."""
+    base: Any = asyncio.SelectorEventLoop
+    return _guarded(base)()
+
+
+def _fastest() -> Any:
     try:
         import uvloop
-
-        base: Any = uvloop.Loop
     except ImportError:
-        base = asyncio.SelectorEventLoop
+        return asyncio.SelectorEventLoop
+    return uvloop.Loop
 
+
+@cache
+def _guarded(base: Any) -> type[asyncio.AbstractEventLoop]:
     class WorkerLoop(base):  # type: ignore[misc]
         def stop(self) -> None:
             if CURRENT.get() is not None:
