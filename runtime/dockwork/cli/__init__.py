@@ -19,6 +19,7 @@ COMMANDS = {
     "completion": ("dockwork.cli.completion", "Print the script that lets a shell complete words."),
     "dev": ("dockwork.cli.dev", "Run an app with a server of its own, reloading on changes."),
     "doctor": ("dockwork.cli.doctor", "Say what is wrong with Redis, the login and the queues."),
+    "edit": ("dockwork.cli.act_on_jobs", "Change a job that waits."),
     "enqueue": ("dockwork.cli.enqueue", "Store one job."),
     "errors": ("dockwork.cli.look", "Show the last failed runs."),
     "events": ("dockwork.cli.look", "Follow what happens in a queue."),

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import click
 
 from dockwork.actions import MAY_REPEAT, Redriven, RedrivePlan
 from dockwork.app import App
-from dockwork.cli.apps import plain_app
+from dockwork.cli.apps import in_namespace, load_app, plain_app
 from dockwork.cli.exits import REFUSED
-from dockwork.cli.options import namespace_option, output_option, queue_argument, with_app, yes_option
+from dockwork.cli.options import (
+    InstantType,
+    SpanType,
+    json_object,
+    namespace_option,
+    output_option,
+    queue_argument,
+    with_app,
+    yes_option,
+)
 from dockwork.cli.progress import bar
 from dockwork.cli.tables import write_json
 
@@ -187,3 +197,56 @@ def _tell_redrive(plan: RedrivePlan, done: Redriven | None, state: str) -> None:
         if ids:
             more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
             click.echo(f"{len(ids)} {word}: {' '.join(ids[:5])}{more}")
+
+
+@click.command()
+@queue_argument
+@click.argument("job_id", metavar="ID")
+@click.option(
+    "--revision", type=click.IntRange(0), required=True, help="As it was reviewed: dockwork jobs QUEUE ID."
+)
+@click.option(
+    "--args", "arguments", default=None, help="All arguments by name, as a JSON object.", metavar="JSON"
+)
+@click.option("--priority", type=click.IntRange(-100, 100), default=None, help="Lower runs first.")
+@click.option("--in", "delay", type=SpanType(), default=None, help="Due in so long: seconds, or 1m30s.")
+@click.option("--at", type=InstantType(), default=None, help="Due then: ISO 8601 with an offset.")
+@click.option(
+    "--app", "target", default=None, metavar="APP", help="Whose types check and seal the arguments."
+)
+@namespace_option
+@output_option
+def edit(
+    queue: str,
+    job_id: str,
+    revision: int,
+    arguments: str | None,
+    priority: int | None,
+    delay: timedelta | None,
+    at: datetime | None,
+    target: str | None,
+    namespace: str | None,
+    output: str,
+) -> None:
+    """Change a job of QUEUE that waits, if it is still at the revision that was reviewed.
+
+    Without --app arguments are stored as they are; sealed ones need it.
+    """
+    if delay is not None and at is not None:
+        raise click.UsageError("--in or --at, not both")
+    if all(each is None for each in (arguments, priority, delay, at)):
+        raise click.UsageError("expected a change: --args, --priority, --in or --at")
+    args = None if arguments is None else json_object(arguments)
+    app = in_namespace(load_app(target), namespace) if target else plain_app(namespace)
+    said = with_app(
+        app, lambda: app.edit(queue, job_id, revision, args=args, priority=priority, delay=delay, at=at)
+    )
+    if output == "json":
+        write_json({"id": job_id, "queue": queue, "outcome": str(said)})
+    else:
+        words = "changed" if said == "ok" else _MEANINGS[said]
+        if said == "conflicted":
+            words = "is not at that revision any more, or has ended"
+        click.echo(f"{job_id}: {said} ({words})")
+    if said != "ok":
+        raise click.exceptions.Exit(REFUSED)

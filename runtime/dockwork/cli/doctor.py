@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-import shutil
-import sys
 import textwrap
 from collections.abc import AsyncIterator, Sequence
 
@@ -17,7 +15,7 @@ from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
 from dockwork.cli.findings import Finding, judge_access, judge_clock, judge_queue, judge_server
 from dockwork.cli.options import namespace_option, output_option, queues_argument, with_app
-from dockwork.cli.tables import FILE_WIDTH, write_json
+from dockwork.cli.tables import output_width, write_json
 from dockwork.core.keys import QueueName
 from dockwork.errors import DockworkError, InvalidUrl, SchemaMismatch, StoreUnavailable
 from dockwork.store.calls import SCHEMA
@@ -152,8 +150,7 @@ async def _queue(store: Store, queue: QueueName, *, known: bool) -> list[Finding
 
 def _tell(found: Sequence[Finding]) -> None:
     """The report for people: a line per finding, the remedy below."""
-    terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if terminal else FILE_WIDTH
+    width = output_width()
     wide = max(len(one.check) for one in found)
     queue = ""
     for one in found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 from dockwork.app import App
 from dockwork.cli.apps import in_namespace, load_app, plain_app
-from dockwork.cli.options import InstantType, SpanType, namespace_option, output_option, with_app
+from dockwork.cli.options import InstantType, SpanType, json_object, namespace_option, output_option, with_app
 from dockwork.cli.tables import write_json
 from dockwork.registry import ItemOptions
 
@@ -64,7 +63,7 @@ def enqueue(
         "retries": retries,
     }
     options = ItemOptions(**{name: value for name, value in given.items() if value is not None})  # type: ignore[typeddict-item]
-    parsed = _object(arguments)
+    parsed = json_object(arguments)
     ref = with_app(app, lambda: app.enqueue(type_, parsed, queue=queue, **options))
     if output == "json":
         write_json({"id": ref.id, "queue": ref.queue, "admission": ref.admission})
@@ -88,13 +87,3 @@ def _target(names: tuple[str, ...], queue: str | None, namespace: str | None) ->
                 raise click.UsageError(f"TYPE: expected a job type of {target} ({types}); got {type_!r}")
             return app, type_, queue or known.queue
     raise click.UsageError(f"expected [APP] TYPE; got {len(names)} names")
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise click.UsageError(f"--args: expected a JSON object; {error}") from None
-    if not isinstance(found, dict):
-        raise click.UsageError(f"--args: expected a JSON object; got {type(found).__name__}")
-    return found

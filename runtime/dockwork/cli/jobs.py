@@ -46,7 +46,11 @@ _COLUMNS = (
 @queue_argument
 @click.argument("job_id", required=False, metavar="[ID]")
 @click.option(
-    "--state", type=click.Choice([state.value for state in State]), default=None, help="Only these."
+    "--state",
+    type=click.Choice([state.value for state in State]),
+    default=None,
+    metavar="STATE",
+    help=f"Only these: {', '.join(state.value for state in State)}.",
 )
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Jobs at most.")
 @namespace_option
@@ -65,7 +69,7 @@ def jobs(
         write_json([_facts(job) for job in found])
         return
     now = clock.now()
-    write_table(_COLUMNS, [_row(job, now) for job in found])
+    write_table(_COLUMNS, [_row(job, now) for job in found], spare=("FAILED", "AGE", "STATE"))
     if not found:
         click.echo(f"no {state + ' ' if state else ''}job on queue {queue}")
 

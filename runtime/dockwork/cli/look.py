@@ -58,7 +58,7 @@ def stats(queue: str, minutes: int, namespace: str | None, output: str) -> None:
             "payloads": f"{now.bytes / _MiB:.1f} MiB",
             "oldest waits": age(timedelta(milliseconds=now.oldest_wait_ms)) if now.oldest_wait_ms else "-",
             "parked types": _counts(now.parked_types),
-            "totals": _counts(now.totals),
+            "totals": _counts(_told(now.totals)),
         }
     )
     click.echo()
@@ -74,6 +74,11 @@ async def _both(app: App, queue: str, minutes: int) -> tuple[QueueStats, list[Mi
 
 def _counts(counts: Mapping[Any, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count) or "-"
+
+
+def _told(totals: Mapping[str, int]) -> Mapping[str, int]:
+    """The totals that have a name; those like ``w10`` are buckets of histograms, for programs."""
+    return {name: number for name, number in totals.items() if not name[1:].isdecimal()}
 
 
 def _minute(one: MinuteFigures) -> Sequence[str]:
@@ -120,7 +125,7 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
         [(name, "right" if name == "ATTEMPT" else "left") for name in columns],
         [
             (
-                _clock(one.at_ms),
+                _clock(one.at_ms, "seconds"),
                 one.queue,
                 one.type,
                 one.id,
@@ -130,6 +135,7 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
             )
             for one in found
         ],
+        spare=("ATTEMPT", "OUTCOME", "QUEUE", "AT"),
     )
     for one in found if traces else ():
         click.echo(f"\n{one.id}\n{one.trace}")
@@ -137,7 +143,13 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
 
 @click.command()
 @queue_argument
-@click.option("--only", multiple=True, type=click.Choice(sorted(EVENT_NAMES)), help="Only these; repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(sorted(EVENT_NAMES)),
+    metavar="NAME",
+    help=f"Only these; repeatable: {', '.join(sorted(EVENT_NAMES))}.",
+)
 @click.option("--job", default=None, help="Only what concerns the job of that id.")
 @click.option("--since", default="$", help="An event's id, or 0 for all that are kept. Default: from now on.")
 @click.option("--for", "span", type=SpanType(), default=None, help="Stop after so long.")
@@ -235,6 +247,8 @@ def workers(queues: tuple[str, ...], namespace: str | None, output: str) -> None
             )
             for name, beat, now in rows
         ],
+        spare=("VERSION", "LAG", "RSS", "LONGEST", "BEAT"),
+        cut="WORKER",
     )
     if not rows:
         click.echo(f"no worker in namespace {app.settings.namespace}")

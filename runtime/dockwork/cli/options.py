@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -79,6 +80,17 @@ class InstantType(click.ParamType[datetime]):
             expected = "a date and time with an offset, such as 2027-01-01T09:00:00+01:00 or …Z"
             self.fail(f"expected {expected}, got {value!r}", param, ctx)
         return found
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """What --args says. Raises click.UsageError for anything but a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"--args: expected a JSON object; {error}") from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"--args: expected a JSON object; got {type(found).__name__}")
+    return found
 
 
 def with_app(app: App, call: Callable[[], Awaitable[T]]) -> T:

@@ -40,7 +40,12 @@ def queues(namespace: str | None, output: str) -> None:
     if output == "json":
         write_json([{"queue": name, **_facts(stats)} for name, stats in found])
         return
-    write_table(_COLUMNS, [_row(name, stats) for name, stats in found])
+    write_table(
+        _COLUMNS,
+        [_row(name, stats) for name, stats in found],
+        spare=("COMPLETED", "PARKED", "DELAYED", "OLDEST"),
+        cut="QUEUE",
+    )
     if not found:
         click.echo(f"no queue in namespace {app.settings.namespace}")
 

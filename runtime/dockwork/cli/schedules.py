@@ -63,6 +63,8 @@ def schedules(
         write_table(
             [(column, "right" if column in right else "left") for column in _COLUMNS],
             [_row(one, now) for one in found],
+            spare=("SKIPPED", "LAST", "MISSED", "ZONE", "RUNS", "FLAGS"),
+            cut="NAME",
         )
         if not found:
             click.echo("no schedule")

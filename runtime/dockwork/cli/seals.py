@@ -25,7 +25,9 @@ def keys(queue: str | None, namespace: str | None, output: str) -> None:
     if output == "json":
         write_json(counts)
         return
-    write_table((("KEY", "left"), ("JOBS", "right")), [(key, str(count)) for key, count in counts.items()])
+    write_table(
+        (("KEY", "left"), ("JOBS", "right")), [(key, str(count)) for key, count in counts.items()], cut="KEY"
+    )
     if not counts:
         click.echo("no job has a sealed value")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +13,18 @@ import click
 
 #: Where the output goes to no terminal: wide enough that nothing is cut.
 FILE_WIDTH = 200
+#: A job's id is never cut; a name that is longer may be.
+ID_WIDTH = 26
+#: Less than this of a text says nothing: rather another column goes.
+CUT_LEAST = 20
+
+
+def output_width() -> int:
+    """Columns of the terminal, or of what is written elsewhere."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else FILE_WIDTH
 
 
 def write_json(value: Any) -> None:
@@ -19,10 +32,18 @@ def write_json(value: Any) -> None:
     click.echo(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
 
 
-def write_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows under headings; what does not fit is cut with an ellipsis, never wrapped.
+def write_table(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str]],
+    *,
+    spare: Sequence[str] = (),
+    cut: str = "",
+) -> None:
+    """Print rows under headings, each on one line, in the terminal's width.
 
     columns    (heading, "left" or "right")
+    spare      headings of columns that are left out where there is no room, in this order
+    cut        heading of the column that is cut with an ellipsis before others are; "" = the last
     """
     from rich import box
     from rich.console import Console
@@ -32,21 +53,66 @@ def write_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(width=FILE_WIDTH, highlight=False)
-    table = Table(box=box.SIMPLE_HEAD if console.is_terminal else None, pad_edge=False, header_style="bold")
+    cut = cut or columns[-1][0]
+    columns, rows, most = _fit(columns, rows, spare, cut, console.width)
+    table = Table(
+        box=box.SIMPLE_HEAD if console.is_terminal else None,
+        pad_edge=False,
+        show_edge=False,
+        collapse_padding=console.is_terminal,  # a line between columns is a blank, too
+        header_style="bold",
+    )
     for heading, side in columns:
         table.add_column(
-            heading, justify="right" if side == "right" else "left", no_wrap=True, overflow="ellipsis"
+            heading,
+            justify="right" if side == "right" else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            max_width=most.get(heading),
         )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
 
+def _fit(
+    columns: Sequence[tuple[str, str]],
+    rows: Sequence[Sequence[str]],
+    spare: Sequence[str],
+    cut: str,
+    width: int,
+) -> tuple[Sequence[tuple[str, str]], Sequence[Sequence[str]], Mapping[str, int]]:
+    """The columns that fit, the rows with only those, and how wide each may be."""
+    from rich.cells import cell_len
+
+    wide = {
+        heading: max([cell_len(heading), *(cell_len(row[at]) for row in rows)])
+        for at, (heading, _) in enumerate(columns)
+    }
+    longest = max(width // 3, ID_WIDTH)
+    wide = {heading: size if heading == cut else min(size, longest) for heading, size in wide.items()}
+    kept = [heading for heading, _ in columns]
+
+    def left() -> int:
+        """What the column that is cut has, beside the others and two blanks for each."""
+        return width - sum(wide[each] + 2 for each in kept if each != cut)
+
+    for heading in spare:
+        if left() >= min(wide[cut], CUT_LEAST):
+            break
+        kept.remove(heading)
+    places = [at for at, (heading, _) in enumerate(columns) if heading in kept]
+    wide[cut] = min(wide[cut], max(left(), 1))
+    return [columns[at] for at in places], [[row[at] for at in places] for row in rows], wide
+
+
 def write_facts(facts: Mapping[str, str]) -> None:
-    """Print names and values, one a line; values of several lines are indented."""
+    """Print names and values; a value of several lines, or of one that is too long for the terminal, is indented."""
     width = max((len(name) for name in facts), default=0)
+    room = max(output_width() - width - 2, 20)
     for name, value in facts.items():
-        first, *rest = value.splitlines() or [""]
+        lines = value.splitlines()
+        first, *rest = (textwrap.wrap(value, room) if len(lines) == 1 else lines) or [""]
         click.echo(f"{name.ljust(width)}  {first}")
         for line in rest:
             click.echo(f"{'':{width}}  {line}")
