@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import redis
+from click import unstyle
 from click.testing import CliRunner, Result
 
 from dockwork import App, Unrecoverable
-from dockwork.cli import main
+from dockwork.cli import COMMANDS, main
 from support.redis_server import RedisServer
 from support.waiting import until_async
 
@@ -117,6 +119,35 @@ async def test_retry_puts_an_ended_job_back(app: App) -> None:
 
     assert shown("retry", "mail", job_id)[0]["outcome"] == "ok"
     assert cli("retry", "mail", job_id).exit_code == 1  # it waits to run already
+
+
+async def test_edit_changes_a_waiting_job_at_the_reviewed_revision_only(app: App) -> None:
+    job = await app.enqueue("later", {"n": 1}, queue="mail", delay=600)
+    revision = shown("jobs", "mail", job.id)["revision"]
+
+    words = ("edit", "mail", job.id, "--revision", str(revision))
+    assert cli(*words).exit_code == 2
+    assert cli(*words, "--in", "5", "--at", "2030-01-01T00:00:00Z").exit_code == 2
+    assert shown(*words, "--args", '{"n": 2}', "--priority", "-3", "--in", "0")["outcome"] == "ok"
+    again = cli(*words, "--priority", "5")
+    assert (again.exit_code, "is not at that revision any more" in again.output) == (1, True)
+    changed = shown("jobs", "mail", job.id)
+    assert (changed["args"], changed["priority"], changed["state"]) == ({"n": 2}, -3, "prioritized")
+    assert cli("edit", "mail", "unknown", "--revision", "0", "--priority", "1").exit_code == 1
+
+
+async def test_edit_by_an_app_checks_the_arguments(
+    app: App, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "plain_shop.py").write_text(SEALED.replace("Encrypted[str]", "str"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    job = await app.enqueue("pay", {"card": "1"}, queue="mail", delay=600)
+
+    words = ("edit", "mail", job.id, "--revision", "0", "--app", "plain_shop:app")
+    refused = cli(*words, "--args", '{"car": "2"}')
+    assert (refused.exit_code, "argument car" in refused.output) == (1, True)
+    assert shown(*words, "--args", '{"card": "2"}')["outcome"] == "ok"
 
 
 async def test_purge_counts_first_and_then_deletes(app: App) -> None:
@@ -276,3 +307,78 @@ app = App("sealed")
 @app.job(queue="mail")
 async def pay(card: Encrypted[str]) -> None: ...
 """
+
+
+def on_a_terminal(*words: str, columns: int) -> list[str]:
+    """The lines of a table command, as a terminal of that width gets them."""
+    environ = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": str(columns)}
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(CliRunner(env=environ).invoke, main, list(words), color=True).result()
+    assert done.exit_code == 0, done.output
+    return [line.rstrip() for line in unstyle(done.stdout).splitlines()]
+
+
+LONG = "mail.of.the.whole.company.that.has.a.very.long.name"
+
+
+async def test_tables_fit_80_columns_and_keep_what_matters(app: App) -> None:
+    (job_id,) = await bury(app, 1)
+    await app.enqueue("report.of.all.customers.by.day", queue=LONG, delay=600)
+    fail = app.registry["fail"]
+    await app.schedule(fail.item(name="x"), cron="0 9 * * *", tz="America/Argentina/ComodRivadavia")
+    worker = app.worker(queues={"mail": 4, LONG: 4}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+    try:
+
+        async def beats() -> bool:
+            return len(await asyncio.to_thread(shown, "workers")) == 2
+
+        await until_async(beats, within=10, what="the worker beats on both queues")
+        for words, kept in (
+            (("queues",), ("QUEUE", "READY", "RUNNING", "DEAD")),
+            (("jobs", "mail"), ("ID", "TYPE", "REASON")),
+            (("errors",), ("TYPE", "ID", "ERROR")),
+            (("stats", "mail"), ("MINUTE", "FINISHED")),
+            (("workers",), ("QUEUE", "WORKER", "STATE", "BUSY", "SLOTS")),
+            (("schedules",), ("QUEUE", "NAME", "SCHEDULE", "NEXT")),
+            (("keys",), ("KEY", "JOBS")),
+            (("doctor", "mail"), ("ok", "schema")),
+        ):
+            lines = await asyncio.to_thread(on_a_terminal, *words, columns=80)
+            assert max(len(line) for line in lines if "-> " not in line) <= 80, lines
+            heading = next(line for line in lines if kept[0] in line.split())
+            assert set(kept) <= set(heading.split()), lines
+            if words[0] in ("jobs", "errors"):
+                assert any(job_id in line for line in lines), lines
+            if words[0] == "queues":
+                wide = await asyncio.to_thread(lambda: on_a_terminal("queues", columns=160))
+                assert any("COMPLETED" in line for line in wide)
+                assert any(LONG in line for line in wide)
+    finally:
+        await worker.shutdown()
+        await running
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_a_help_that_says_what_it_does(name: str) -> None:
+    done = cli(name, "--help")
+
+    assert done.exit_code == 0
+    assert done.output.startswith(f"Usage: main {name} [OPTIONS]")
+    first = done.output.split("\n\n")[1].strip()
+    assert len(first) > 20
+    assert max(map(len, done.output.splitlines())) <= 80
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    bare = [one.name for one in command.params if isinstance(one, click.Option) and not one.help]
+    assert bare == []
+
+
+VERBS = """
+worker dev enqueue jobs queues pause resume close open cancel retry promote redrive purge obliterate repair reap
+schedules workers quiesce events stats errors keys reseal migrate bench doctor
+"""
+
+
+def test_every_verb_that_needs_no_http_is_there() -> None:
+    assert set(VERBS.split()) <= set(COMMANDS)

@@ -125,7 +125,7 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
         [(name, "right" if name == "ATTEMPT" else "left") for name in columns],
         [
             (
-                _clock(one.at_ms),
+                _clock(one.at_ms, "seconds"),
                 one.queue,
                 one.type,
                 one.id,
@@ -135,6 +135,7 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
             )
             for one in found
         ],
+        spare=("ATTEMPT", "OUTCOME", "QUEUE", "AT"),
     )
     for one in found if traces else ():
         click.echo(f"\n{one.id}\n{one.trace}")
@@ -142,7 +143,13 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
 
 @click.command()
 @queue_argument
-@click.option("--only", multiple=True, type=click.Choice(sorted(EVENT_NAMES)), help="Only these; repeatable.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(sorted(EVENT_NAMES)),
+    metavar="NAME",
+    help=f"Only these; repeatable: {', '.join(sorted(EVENT_NAMES))}.",
+)
 @click.option("--job", default=None, help="Only what concerns the job of that id.")
 @click.option("--since", default="$", help="An event's id, or 0 for all that are kept. Default: from now on.")
 @click.option("--for", "span", type=SpanType(), default=None, help="Stop after so long.")
@@ -240,6 +247,8 @@ def workers(queues: tuple[str, ...], namespace: str | None, output: str) -> None
             )
             for name, beat, now in rows
         ],
+        spare=("VERSION", "LAG", "RSS", "LONGEST", "BEAT"),
+        cut="WORKER",
     )
     if not rows:
         click.echo(f"no worker in namespace {app.settings.namespace}")
