@@ -187,6 +187,23 @@ async def on_childs_loop(ctx: Context, n: int) -> list[int]:
     return [n, os.getpid()]
 
 
+@app.job(queue=QUEUE, isolation="process", retries=0)
+async def meddles_in_child(what: str) -> None:
+    """Ends what it finds on its event loop."""
+    if what == "tasks":
+        for task in asyncio.all_tasks():
+            task.cancel()
+    elif what == "loop":
+        asyncio.get_running_loop().stop()
+    else:
+        ending = asyncio.create_task(_exits())
+        await asyncio.wait([ending])
+
+
+async def _exits() -> None:
+    sys.exit(3)
+
+
 @app.job(queue=QUEUE, isolation="process", retries=1, backoff=Backoff.fixed(0.01))
 def fails_in_child(ctx: Context, message: str) -> None:
     ctx.sync.checkpoint(ctx.job.attempt)

@@ -47,7 +47,9 @@ from dockwork.store.protocol import Claim, Lease, QueueConfig, Store, Verdict
 from dockwork.worker.context import RunContext
 from dockwork.worker.frames import Frame, encode_frame, read_frames
 from dockwork.worker.heartbeat import resident_bytes
+from dockwork.worker.kept import keep
 from dockwork.worker.logs import configure, get_logger
+from dockwork.worker.loops import guarded_loop
 from dockwork.worker.reconnect import Link
 from dockwork.worker.runs import CURRENT, Run
 from dockwork.worker.told import tell_error
@@ -145,7 +147,7 @@ class Child:
         self._send_lock = threading.Lock()
         self._calls: queue.SimpleQueue[MainCall | None] = queue.SimpleQueue()
         self._plan: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
-        self._loop = asyncio.new_event_loop()
+        self._loop = guarded_loop()
         self._end = asyncio.Event()
         self._answers: dict[int, asyncio.Future[Verdict]] = {}
         self._asked = 0
@@ -266,9 +268,19 @@ class Child:
     def _turn(self, app: ChildApp) -> None:
         asyncio.set_event_loop(self._loop)
         try:
-            self._loop.run_until_complete(self._live(app))
+            main = self._loop.run_until_complete(self._begun(app))
+            while not main.done():
+                try:
+                    self._loop.run_until_complete(main)
+                except SystemExit:
+                    if main.done():
+                        raise
+                    log.error("exit_ignored", message="a handler's task called sys.exit; the child goes on")
         finally:
             self._calls.put(None)
+
+    async def _begun(self, app: ChildApp) -> asyncio.Task[None]:
+        return keep(self._live(app), name="child")
 
     async def _live(self, app: ChildApp) -> None:
         try:

@@ -90,6 +90,18 @@ async def test_what_a_handler_raises_in_a_child_is_on_the_job_as_if_raised_here(
 
 
 @pytest.mark.covers("RT-104")
+async def test_a_handler_cannot_end_the_loop_of_its_child(here: World) -> None:
+    async with here.worker(app=worker_app.app, slots=1):
+        before = (await result(here, await here.declared("in_child", n=1)))[1]
+        for what in ("tasks", "loop"):
+            view = await here.until(await here.declared("meddles_in_child", what=what), State.DEAD, within=20)
+            assert view.failures[-1].error_class.endswith("NotYours")
+        await result(here, await here.declared("meddles_in_child", what="exit"))
+        n, after = await result(here, await here.declared("on_childs_loop", n=2))
+    assert (n, after) == (2, before), "the child goes on, and the next job in it pays for nothing"
+
+
+@pytest.mark.covers("RT-104")
 async def test_children_are_replaced_after_their_jobs_or_when_they_grow(here: World) -> None:
     async with here.worker(app=worker_app.app, slots=1, max_jobs_per_child=2):
         ids = [await here.declared("in_child", n=n) for n in range(5)]
