@@ -56,4 +56,4 @@ def parse_span(text: str, field: str) -> timedelta:
 
 
 def _words(span: timedelta) -> str:
-    return f"{span.total_seconds():g} s"
+    return f"{span.days:,} days" if span >= timedelta(days=2) else f"{span.total_seconds():g} s"
