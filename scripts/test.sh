@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 PY=.venv/bin
 logs=${DOCKWORK_TEST_LOGS:-$(mktemp -d)}
 mkdir -p "$logs"
+# Tests of these two tiers have servers of their own, so several may run at a time.
+workers=${DOCKWORK_TEST_WORKERS:-$(nproc)}
+if [ "$workers" -gt 4 ]; then workers=4; fi
 failed=() lines=()
 
 step() { # step NAME COMMAND...
@@ -26,8 +29,8 @@ bed=$!
 trap 'kill "$bed" 2>/dev/null' EXIT INT TERM
 
 step check make -s check
-step unit "$PY/pytest" -q tests/unit
-step store "$PY/pytest" -q tests/store
+step unit "$PY/pytest" -q -n "$workers" tests/unit
+step store "$PY/pytest" -q -n "$workers" tests/store
 
 echo "== waiting for the cluster ($logs/bed.log)"
 from=$SECONDS
