@@ -88,6 +88,8 @@ def json_object(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except ValueError as error:
         raise click.UsageError(f"--args: expected a JSON object; {error}") from None
+    except RecursionError:
+        raise click.UsageError("--args: expected a JSON object; it is nested too deep") from None
     if not isinstance(found, dict):
         raise click.UsageError(f"--args: expected a JSON object; got {type(found).__name__}")
     return found

@@ -212,7 +212,7 @@ def dump_untyped(job_type: str, arguments: Mapping[str, Any]) -> bytes:
     if not isinstance(arguments, Mapping):
         raise InvalidArgs(job_type, "", expected="values by name", got=type(arguments).__name__)
     try:
-        return to_json(dict(arguments))
+        return to_json(dict(arguments), inf_nan_mode="strings")
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
         raise _unwritable(job_type, arguments, error, bytes_mode="utf8") from None
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from dockwork.core.codec import Envelope, open_envelope, seal
 from dockwork.core.jobs import Context
-from dockwork.core.schema import Signature
+from dockwork.core.schema import Signature, dump_untyped
 from dockwork.errors import InvalidArgs, InvalidValue, Undecodable
 
 
@@ -278,3 +278,15 @@ def test_arguments_of_another_schema_say_under_which_one_they_were_stored() -> N
         signature(mail).open(data)
 
     assert refused.value.stored_schema == "0123456789abcdef"
+
+
+@pytest.mark.covers("RT-002")
+def test_numbers_that_json_does_not_know_are_text_whether_the_type_is_known_or_not() -> None:
+    def measure(value: float) -> None: ...
+
+    arguments = {"value": math.inf}
+    unknown = dump_untyped("measure", arguments)
+
+    assert unknown == b'{"value":"Infinity"}'
+    assert json.loads(unknown, parse_constant=pytest.fail) == {"value": "Infinity"}
+    assert Signature("measure", measure).load(unknown) == arguments
