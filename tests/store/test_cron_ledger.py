@@ -49,7 +49,7 @@ async def finish(
 # --- one job per instant -----------------------------------------------------------------------------------
 
 
-@pytest.mark.covers("OP-253", "OP-250")
+@pytest.mark.covers("OP-253", "OP-250", "FM-41")
 async def test_ten_tickers_at_once_make_one_job_per_instant(world: CronWorld) -> None:
     instants = [n / 20 for n in range(1, 31)]
     await world.plan(instants)
@@ -76,7 +76,7 @@ async def test_ten_tickers_at_once_make_one_job_per_instant(world: CronWorld) ->
     assert (state.runs, state.missed, state.skipped, state.next_ms) == (30, 0, 0, None)
 
 
-@pytest.mark.covers("OP-253")
+@pytest.mark.covers("OP-253", "FM-42")
 async def test_a_redis_that_is_killed_between_any_two_steps_makes_one_job_per_instant() -> None:
     with RedisServer(aof=True) as server:
         async with cron_world(server.url) as world:
@@ -214,7 +214,7 @@ async def test_many_due_schedules_are_all_ticked_and_a_full_redis_ends_the_call(
     assert sorted(one.uid for one in ticked if one.outcome == "fired") == uids
 
 
-@pytest.mark.covers("OP-253")
+@pytest.mark.covers("OP-253", "FM-42")
 async def test_a_broken_entry_keeps_no_other_from_its_tick(world: CronWorld) -> None:
     await world.plan([-3], an_entry(uid="broken"), since=-10)
     await world.plan([-2], since=-10)
@@ -408,7 +408,7 @@ async def test_a_queue_that_refuses_the_job_skips_the_tick(
 # --- edits, suspension, removal ----------------------------------------------------------------------------
 
 
-@pytest.mark.covers("OP-256")
+@pytest.mark.covers("OP-256", "FM-43")
 async def test_a_new_schedule_does_nothing_for_the_past(world: CronWorld) -> None:
     await world.plan([-3600, -2, 60])
 
@@ -418,7 +418,7 @@ async def test_a_new_schedule_does_nothing_for_the_past(world: CronWorld) -> Non
     assert state.cursor_ms >= world.began_ms
 
 
-@pytest.mark.covers("OP-257")
+@pytest.mark.covers("OP-257", "FM-43")
 async def test_another_schedule_begins_now_and_drops_the_old_plan(world: CronWorld) -> None:
     await world.plan([-100, 60, 120], since=-DAY)
 
@@ -430,7 +430,7 @@ async def test_another_schedule_begins_now_and_drops_the_old_plan(world: CronWor
     assert await world.redis.zrange(world.keys.plan(UID), 0, -1) == [str(world.second(90)).encode()]
 
 
-@pytest.mark.covers("OP-257")
+@pytest.mark.covers("OP-257", "FM-43")
 async def test_any_other_edit_keeps_cursor_and_plan(world: CronWorld) -> None:
     await world.plan([-100, 60], an_entry(missed_run_policy="Skip"), since=-DAY)
     before = await world.state()
@@ -442,7 +442,7 @@ async def test_any_other_edit_keeps_cursor_and_plan(world: CronWorld) -> None:
     assert await world.tick() == [(-100, "fired", "")]
 
 
-@pytest.mark.covers("OP-258")
+@pytest.mark.covers("OP-258", "FM-43")
 async def test_suspended_ticks_are_neither_made_nor_missed(world: CronWorld) -> None:
     await world.plan([-30, -20, 60], since=-DAY)
 
@@ -472,7 +472,7 @@ async def test_an_entry_can_be_suspended_by_uid_alone(world: CronWorld) -> None:
     assert (state.suspended, state.next_ms, state.missed) == (False, world.second(60), 0)
 
 
-@pytest.mark.covers("OP-054")
+@pytest.mark.covers("OP-054", "FM-43")
 async def test_removing_leaves_nothing_but_the_jobs(world: CronWorld) -> None:
     await world.plan([-2, 60], since=-10)
     await world.plan([-2, 60], an_entry(uid="other"), since=-10)
@@ -489,7 +489,7 @@ async def test_removing_leaves_nothing_but_the_jobs(world: CronWorld) -> None:
     assert await world.jobs() == sorted([world.job_id(-2), world.job_id(-2, "other")])
 
 
-@pytest.mark.covers("OP-256", "OP-054")
+@pytest.mark.covers("OP-256", "OP-054", "FM-43")
 async def test_the_same_name_again_is_a_new_schedule(world: CronWorld) -> None:
     await world.plan([-20, 60], since=-DAY)
     await world.tick()
@@ -624,7 +624,7 @@ async def test_an_entry_that_was_lost_whole_begins_where_the_status_says(world: 
     assert await world.tick() == [(-1, "fired", "")]
 
 
-@pytest.mark.covers("OP-255")
+@pytest.mark.covers("OP-255", "FM-45")
 async def test_a_clock_that_was_set_back_repeats_nothing(world: CronWorld) -> None:
     await world.plan([-3, -2, 60], since=-10)
     await world.tick()
@@ -643,7 +643,7 @@ async def test_a_clock_that_was_set_back_repeats_nothing(world: CronWorld) -> No
     assert len(await world.jobs()) == 2
 
 
-@pytest.mark.covers("OP-255")
+@pytest.mark.covers("OP-255", "FM-45")
 async def test_an_edit_while_the_clock_is_behind_keeps_the_cursor(world: CronWorld) -> None:
     await world.plan([60, 7200], since=3600)
 

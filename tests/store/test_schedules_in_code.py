@@ -6,13 +6,13 @@ import asyncio
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from dockwork import App, InvalidArgs, InvalidValue
+from dockwork import App, InvalidArgs, InvalidValue, clock
 from dockwork.cli import main
 from support.redis_server import RedisServer
 from support.waiting import until_async
@@ -46,7 +46,7 @@ def shown(*words: str) -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.mark.covers("RT-025")
+@pytest.mark.covers("RT-025", "FM-41")
 async def test_one_job_per_instant_however_many_workers_declare_it(server: RedisServer) -> None:
     server.flush()
     apps = [an_app(server, schedule="@every 1s") for _ in range(5)]
@@ -75,7 +75,7 @@ async def test_one_job_per_instant_however_many_workers_declare_it(server: Redis
         await app.close()
 
 
-@pytest.mark.covers("RT-025")
+@pytest.mark.covers("RT-025", "FM-43")
 async def test_a_schedule_of_a_call_fires_pauses_and_goes() -> None:
     app = an_app()
     async with app.testing("manual") as bench:
@@ -183,3 +183,38 @@ async def test_the_command_shows_previews_pauses_and_removes(
     assert cli("schedules", "reports", "report", "--remove").exit_code == 0
     assert cli("schedules", "reports", "report", "--remove").exit_code == 1
     assert cli("schedules", "--remove").exit_code == 2
+
+
+@pytest.mark.covers("FM-45", "RT-025")
+@pytest.mark.parametrize("off", [timedelta(hours=1), timedelta(hours=-1)], ids=["ahead", "behind"])
+async def test_a_worker_whose_clock_is_an_hour_off_ticks_by_the_servers(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, off: timedelta
+) -> None:
+    server.flush()
+    true = clock.now
+    monkeypatch.setattr(clock, "now", lambda: true() + off)
+    monkeypatch.setattr(clock, "now_ms", lambda: round((true() + off).timestamp() * 1000))
+    app = an_app(server, schedule="@every 1s")
+    began = true()
+    minutely = await app.schedule(
+        app.registry["report"].item(place="home"), cron="* * * * *", name="minutely"
+    )
+    worker = app.worker(queues={"reports": 2}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+    try:
+
+        async def ran() -> bool:
+            return any(one.name == "report" and one.runs >= 2 for one in await app.schedules("reports"))
+
+        await until_async(ran, within=20, what="two ticks")
+    finally:
+        await worker.shutdown()
+        await running
+    jobs = [job async for job in app.jobs("reports", state="completed")]
+    await app.close()
+
+    assert minutely.next_at is not None
+    assert began <= minutely.next_at <= began + timedelta(seconds=61)
+    due = [job.scheduled_for for job in jobs if job.scheduled_for is not None]
+    assert len(due) == len(jobs) >= 2
+    assert all(began - timedelta(seconds=1) <= instant <= true() for instant in due)

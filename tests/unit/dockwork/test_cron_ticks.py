@@ -73,7 +73,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.covers("OP-242", "OP-241")
+@pytest.mark.covers("OP-242", "OP-241", "FM-45")
 @pytest.mark.parametrize(("zone", "schedule", "after", "until", "dst", "expected"), TABLE)
 def test_the_table_of_clock_changes_holds(
     zone: str, schedule: str, after: str, until: str, dst: Dst, expected: str
