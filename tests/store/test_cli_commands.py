@@ -121,7 +121,10 @@ def test_enqueue_without_an_app_stores_any_type(shop: Path) -> None:
         (["enqueue", "SHOP:app", "other"], "TYPE: expected a job type of"),
         (["enqueue", "t", "--queue", "q", "--args", "[1]"], "--args: expected a JSON object; got list"),
         (["enqueue", "t", "--queue", "q", "--args", "{"], "--args: expected a JSON object"),
-        (["enqueue", "t", "--queue", "q", "--args", '{"n":' + "[" * 50_000], "JSON object; it is nested too deep"),
+        (
+            ["enqueue", "t", "--queue", "q", "--args", '{"n":' + "[" * 50_000],
+            "JSON object; it is nested too deep",
+        ),
         (["enqueue", "t", "--queue", "q", "--in", "soon"], "Invalid value for '--in'"),
         (["enqueue", "t", "--queue", "q", "--at", "2027-01-01T00:00:00"], "a date and time with an offset"),
         (
