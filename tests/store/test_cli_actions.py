@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -382,3 +384,20 @@ schedules workers quiesce events stats errors keys reseal migrate bench doctor
 
 def test_every_verb_that_needs_no_http_is_there() -> None:
     assert set(VERBS.split()) <= set(COMMANDS)
+
+
+@pytest.mark.covers("RT-118")
+def test_a_worker_told_queues_that_cannot_be_is_a_matter_of_usage(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "queues_shop.py").write_text(SEALED)
+    done = subprocess.run(
+        [sys.executable, "-m", "dockwork", "worker", "queues_shop:app", "--queues", "mail=x"],
+        cwd=tmp_path,
+        env={**os.environ, "DOCKWORK_REDIS_URL": server.url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "--queues: expected queues such as" in done.stderr

@@ -12,7 +12,7 @@ import click
 
 from dockwork.cli.apps import load_app
 from dockwork.cli.exits import AppFailed
-from dockwork.core.slots import parse_slots
+from dockwork.core.slots import Slots, parse_slots
 from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
 from dockwork.settings import Settings
 from dockwork.worker import logs
@@ -62,7 +62,7 @@ def worker(
         logs.show_jobs()
     try:
         loaded = load_app(app)
-        slots = parse_slots(queues or "", "--queues")
+        slots = _slots(queues or "")
         built = loaded.worker(
             queues=slots.queues or None,
             shared=slots.shared,
@@ -84,6 +84,13 @@ def worker(
         _end(REFUSED)
     spare_collector()
     _end(run_to_end(built.run))
+
+
+def _slots(text: str) -> Slots:
+    try:
+        return parse_slots(text, "--queues")
+    except InvalidValue as error:
+        raise click.UsageError(str(error)) from None
 
 
 def _end_before_start(number: int, frame: FrameType | None) -> None:
