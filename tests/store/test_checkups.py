@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from dockwork.core.keys import QueueName
+from dockwork.store.memory import MemoryStore
+from dockwork.store.partitioned import partitioned
 from dockwork.store.probes import ON_A_KEY, OTHERS
 from dockwork.store.protocol import JobKeys, Refusal, Upkeep
 from dockwork.store.redis import RedisStore
@@ -89,3 +91,19 @@ async def test_a_login_is_told_what_it_may_not_do(
     finally:
         await store.close()
     assert guarded.raw("DBSIZE") == b":0\r\n"
+
+
+@pytest.mark.covers("RT-219")
+async def test_upkeep_of_a_queue_is_that_of_all_its_partitions() -> None:
+    kept = MemoryStore()
+    whole = partitioned(kept, lambda queue: 3)
+    queue = QueueName("shop", "mail")
+    await whole.enqueue(queue, [a_job(f"job-{n}") for n in range(12)])
+    for number in range(3):
+        await kept.claim(QueueName("shop", "mail", number), ANN, number=1, slots=12)
+        kept.advance(5)
+    kept.advance(15)
+
+    found = await whole.upkeep(queue)
+
+    assert (found.overdue, found.overdue_ms) == (12, 15_000)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import re
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
