@@ -685,6 +685,8 @@ class App(AppActions, AppOptions, AppSchedules):
         if not self.key_source.is_set:
             self.key_source = passing_keys(self.key_source.said)
         try:
+            self._declare_of_files()
+            await bench.declare()
             async with self.worker_lifespan():
                 bench.tell = lambda: self.client.told()
                 yield bench

@@ -24,13 +24,14 @@ def server() -> Iterator[RedisServer]:
         yield running
 
 
-def an_app(server: RedisServer | None = None, *, schedule: str = "*/5 * * * *") -> App:
+def an_app(server: RedisServer | None = None, *, schedule: str = "*/5 * * * *", declares: bool = True) -> App:
     app = App("shop", redis=None if server is None else server.url)
 
-    @app.cron(schedule, args={"place": "home"})
     @app.job(queue="reports")
     async def report(place: str) -> None: ...
 
+    if declares:
+        app.cron(schedule, args={"place": "home"})(report)
     return app
 
 
@@ -77,7 +78,7 @@ async def test_one_job_per_instant_however_many_workers_declare_it(server: Redis
 
 @pytest.mark.covers("RT-025", "FM-43")
 async def test_a_schedule_of_a_call_fires_pauses_and_goes() -> None:
-    app = an_app()
+    app = an_app(declares=False)
     async with app.testing("manual") as bench:
         report = app.registry["report"]
         info = await report.schedule(every=60, name="minutely", place="away")
@@ -105,7 +106,7 @@ async def test_a_schedule_of_a_call_fires_pauses_and_goes() -> None:
 
 @pytest.mark.covers("RT-025")
 async def test_what_code_declares_outlives_the_code_until_somebody_removes_it() -> None:
-    app = an_app()
+    app = an_app(declares=False)
     async with app.testing("manual") as bench:
         await app.schedule(app.registry["report"].item(place="home"), every=3600)
 
@@ -118,6 +119,16 @@ async def test_what_code_declares_outlives_the_code_until_somebody_removes_it() 
         await bench.advance(3601)
         await bench.run_all()
         assert (await app.schedules("reports"))[0].runs == before + 1
+
+
+@pytest.mark.covers("RT-025")
+async def test_declared_schedules_tick_in_a_test_on_its_clock() -> None:
+    app = an_app()
+    async with app.testing("manual") as bench:
+        await bench.advance(601)
+        await bench.run_all()
+        (found,) = await app.schedules("reports")
+    assert (found.name, found.runs, found.missed) == ("report", 1, 1)  # the latest of two, as after an outage
 
 
 @pytest.mark.covers("RT-025")

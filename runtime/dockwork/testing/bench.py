@@ -18,6 +18,7 @@ from dockwork.core.keys import QueueName
 from dockwork.core.states import State
 from dockwork.errors import DockworkError, Undecodable, require
 from dockwork.registry import JobType, Registry
+from dockwork.schedules import put_schedule
 from dockwork.store.memory import MemoryStore
 from dockwork.store.protocol import Admission, Admitted, NewJob, Ticked
 from dockwork.testing.runner import Pass
@@ -97,6 +98,11 @@ class Bench:
                 await self.store.configure(self._name(queue), config, None)
         for queue, options in self._registry.event_options.items():
             await self.store.set_events(self._name(queue), options)
+
+    async def declare(self) -> None:
+        """Write the schedules that code declares, as a worker does; they begin now, on the test's clock."""
+        for declared in self._registry.schedules.values():
+            await put_schedule(self.store, self._namespace, declared)
 
     @property
     def now(self) -> datetime:
