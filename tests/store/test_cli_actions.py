@@ -264,6 +264,12 @@ async def test_workers_are_listed_and_quiesced_for_as_long_as_the_command_runs(a
         assert done.exit_code == 0
         assert "they take nothing new; 0 of their jobs still run" in done.output
         assert "they take jobs again" in done.output
+        lines = await asyncio.to_thread(
+            cli, "quiesce", "mail", rows[0]["owner"], "--until-idle", "-o", "json"
+        )
+        assert [json.loads(line)["event"] for line in lines.stdout.splitlines()] == [
+            "quiesced", "idle", "resumed",
+        ]  # fmt: skip
         unknown = await asyncio.to_thread(cli, "quiesce", "mail", "nobody")
         assert (unknown.exit_code, rows[0]["owner"] in unknown.output) == (2, True)
     finally:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import click
@@ -12,7 +13,7 @@ import click
 from dockwork import clock
 from dockwork.app import App
 from dockwork.cli.apps import plain_app
-from dockwork.cli.options import SpanType, namespace_option, queue_argument, with_app
+from dockwork.cli.options import SpanType, namespace_option, output_option, queue_argument, with_app
 from dockwork.core.keys import QueueName
 from dockwork.store.protocol import Heartbeat
 
@@ -29,19 +30,36 @@ LOOK_S = 0.5
 )
 @click.option("--until-idle", is_flag=True, help="End when the last of their jobs has ended.")
 @namespace_option
+@output_option
 def quiesce(
-    queue: str, names: tuple[str, ...], span: timedelta | None, until_idle: bool, namespace: str | None
+    queue: str,
+    names: tuple[str, ...],
+    span: timedelta | None,
+    until_idle: bool,
+    namespace: str | None,
+    output: str,
 ) -> None:
     """Ask WORKERs of QUEUE to finish what they run and to take nothing new, for as long as this runs.
 
-    WORKER is a pod's name or an owner, as `dockwork workers` shows them. At the end they take jobs again.
+    WORKER is a pod's name or an owner, as `dockwork workers` shows them. At the end they take jobs again. With
+    -o json each step is a line.
     """
     app = plain_app(namespace)
-    with_app(app, lambda: _hold(app, QueueName(app.settings.namespace, queue), names, span, until_idle))
+
+    def tell(event: str, words: str, **facts: int) -> None:
+        click.echo(json.dumps({"event": event, **facts}) if output == "json" else words)
+
+    name = QueueName(app.settings.namespace, queue)
+    with_app(app, lambda: _hold(app, name, names, span, until_idle, tell))
 
 
 async def _hold(
-    app: App, queue: QueueName, names: Sequence[str], span: timedelta | None, until_idle: bool
+    app: App,
+    queue: QueueName,
+    names: Sequence[str],
+    span: timedelta | None,
+    until_idle: bool,
+    tell: Callable[..., None],
 ) -> None:
     store = app.client.store
     pods = _pods(names, (await store.sample(queue, horizon_ms=0)).workers)
@@ -58,14 +76,14 @@ async def _hold(
             left = sum(sample.leased.get(pod, 0) for pod in pods)
             if not heard and pods <= {beat.pod for beat in sample.workers if beat.quiesce_token == token}:
                 heard = True
-                click.echo(f"they take nothing new; {left} of their jobs still run")
+                tell("quiesced", f"they take nothing new; {left} of their jobs still run", left=left)
             if heard and not left and until_idle:
-                click.echo("the last of their jobs has ended")
+                tell("idle", "the last of their jobs has ended")
                 return
             await asyncio.sleep(LOOK_S)
     finally:
         await store.unquiesce(queue, sorted(pods))
-        click.echo("they take jobs again")
+        tell("resumed", "they take jobs again")
 
 
 def _pods(names: Sequence[str], beats: Sequence[Heartbeat]) -> set[str]:
