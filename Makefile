@@ -41,13 +41,14 @@ check: $(READY) ## format, lint, types, import contracts, generated files, requi
 	@MYPYPATH=runtime:operator:tests:bench:bench/peers $(BIN)/mypy scripts bench
 	@$(BIN)/lint-imports --no-cache
 	@$(MAKE) -s gen-check
-	@$(BIN)/python scripts/spec.py --check
+	@$(BIN)/python scripts/spec.py --check --proofs
 	@$(BIN)/python scripts/sizes.py
 
 .PHONY: gen
 gen: $(READY) ## write all generated files
 	@$(BIN)/python -m dockwork_operator.models.generate
 	@$(BIN)/python scripts/job_states.py
+	@$(BIN)/python scripts/spec.py --proofs > /dev/null
 
 .PHONY: gen-check
 gen-check: $(READY)

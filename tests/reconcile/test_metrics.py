@@ -18,7 +18,8 @@ OF_THE_OPERATOR = {
     "redis_seconds", "clock_skew_seconds", "status_writes", "watch_stale", "reconcile_errors",
 }  # fmt: skip
 OF_A_QUEUE = {
-    "jobs", "throttled_jobs", "oldest_wait_seconds", "service_seconds", "arrivals_per_second", "replicas", "stranded_jobs",
+    "jobs", "throttled_jobs", "oldest_wait_seconds", "service_seconds", "arrivals_per_second", "replicas",
+    "stranded_jobs",
     "condition",
 }  # fmt: skip
 OF_A_CRONJOB = {

@@ -485,7 +485,12 @@ async def test_a_dead_child_costs_its_job_a_delivery_and_leaves_how_it_ended(wor
     await world.enqueue("a", a_job("b", max_deliveries=1), "c")
     a, b, c = [claim.lease for claim in (await world.claim(3, owner=ANN)).claims]
 
-    deaths = [(a, "signal 11 (SIGSEGV)"), (b, "exit code 3"), (a, "again"), (c._replace(epoch=c.epoch + 1), "stale")]
+    deaths = [
+        (a, "signal 11 (SIGSEGV)"),
+        (b, "exit code 3"),
+        (a, "again"),
+        (c._replace(epoch=c.epoch + 1), "stale"),
+    ]
     verdicts = await world.store.child_died(world.queue, deaths)
 
     assert verdicts == [Verdict.OK, Verdict.OK, Verdict.LOST, Verdict.LOST]

@@ -140,7 +140,9 @@ _APP = Text(
 class Worker(ApiModel):
     """The pods that run the jobs."""
 
-    image: Annotated[str, Text(1, 512, r"^\S+$", "an image reference of at most 512 characters, without blanks")]
+    image: Annotated[
+        str, Text(1, 512, r"^\S+$", "an image reference of at most 512 characters, without blanks")
+    ]
     """The image with your app in it and the Dockwork runtime."""
     app: Annotated[str, _APP] | None = None
     """Where the App object is: module:object. Exactly one of app and command."""
