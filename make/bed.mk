@@ -2,7 +2,10 @@
 
 BED := $(PYTHON) tests/bed
 
-.PHONY: cluster cluster-down images build
+.PHONY: binaries cluster cluster-down images build
+
+binaries: ## the API server and etcd that the reconcile and cluster tiers start, in the cache
+	@$(BED) binaries kube-apiserver etcd kubectl helm > /dev/null
 
 cluster: ## bring the test bed's cluster up (DOCKWORK_BED names it)
 	@$(BED) up
