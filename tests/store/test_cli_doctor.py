@@ -181,6 +181,10 @@ async def test_bench_leaves_a_namespace_with_queues_alone_unless_told(url: str) 
     assert keys_of(url) == kept
 
 
+def _hear_sigint() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.covers("RT-218")
 def test_bench_that_is_interrupted_deletes_its_queue(url: str) -> None:
     process = subprocess.Popen(
@@ -188,6 +192,8 @@ def test_bench_that_is_interrupted_deletes_its_queue(url: str) -> None:
         env={**os.environ, "DOCKWORK_REDIS_URL": url},
         stderr=subprocess.PIPE,
         text=True,
+        # A shell gives its background jobs, and so their children, an ignored SIGINT.
+        preexec_fn=_hear_sigint,
     )
     try:
         assert process.stderr is not None

@@ -291,6 +291,8 @@ async def test_a_child_that_cannot_start_refuses_the_start_and_says_why(
         """In no module that another process could import."""
 
     monkeypatch.setenv("PYTHONPATH", "")
+    # This module itself is found, however the tests were started; a function inside a function never is.
+    monkeypatch.syspath_prepend(Path(__file__).parents[3])
     settings = Settings(redis=RedisSettings(url=here.url), queues={QUEUE: 1}, trap_signals=False)
     worker = here.app.worker(settings=settings)
     assert await worker.run() == 3
