@@ -530,8 +530,10 @@ class Lane:
             self._hungry = False
             self.short.set()
             if claimed.next_at_ms is not None:
+                # Only here is the marker handed on: a full claim, or a settle that asked for none, knows no due time,
+                # and a lane that forgot by it that it holds the marker met every later due time 250 ms late.
                 self._wait_until(claimed.next_at_ms, holds=self._holds_due)
-        self._holds_due = False
+            self._holds_due = False
 
     def _take(self, run: Run) -> None:
         job_id = run.lease[0]

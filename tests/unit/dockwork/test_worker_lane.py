@@ -335,6 +335,30 @@ async def test_a_due_time_is_met_by_a_timer_and_who_does_not_hold_its_marker_com
     holder.answer.set_result(claims())
 
 
+@pytest.mark.covers("RT-096")
+async def test_who_holds_the_marker_of_a_due_time_holds_it_beyond_a_claim_that_came_back_full() -> None:
+    loop = asyncio.get_running_loop()
+    bench = Bench(slots=1)
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims())
+    await bench.none()
+    bench.lane.woken(int(bench.lane._redis_ms()) + 10)
+    (due,) = await bench.next()
+    due.answer.set_result(claims("a", more=True))
+    await bench.none()
+
+    bench.end("a")
+    (settle,) = await bench.next()
+    begun = loop.time()
+    settle.answer.set_result(Settled(verdicts=(Verdict.OK,), claimed=claims(next_at_ms=1060)))
+    (holder,) = await bench.next()
+
+    assert holder.what == "claim"
+    assert 0.05 <= loop.time() - begun < 0.25
+    holder.answer.set_result(claims())
+
+
 @pytest.mark.covers("RT-122")
 async def test_a_quiesced_lane_claims_nothing_until_a_renewal_says_so() -> None:
     bench = Bench(slots=2)
