@@ -18,8 +18,8 @@ from support.redis_server import RedisServer
 from support.waiting import until
 from support.workers import Process, World
 
-#: What only some workers use: /metrics, ticks, encryption, tracing, the API, pictures for people. redis-py itself imports
-#: OpenTelemetry and parts of cryptography where they are installed.
+#: What only some workers use: /metrics, ticks, encryption, tracing, the API, pictures for people. redis-py itself
+#: imports OpenTelemetry and parts of cryptography where they are installed.
 HEAVY = (
     "prometheus_client", "croniter", "fastapi", "rich", "yaml", "dockwork.otel", "dockwork.store.memory_seals",
     "dockwork.store.memory", "dockwork.core.cron",
