@@ -158,7 +158,8 @@ class Lane:
         self._parked_at = 0.0
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = float("inf")
-        self._holds_due = False
+        #: Whether a popped marker of a due time is this lane's to meet, and whether that is what the timer is for.
+        self._holds_due = self._timer_holds = False
         self._announcing = False
         self._configuring = False
         self._config_revision = config.revision
@@ -529,11 +530,11 @@ class Lane:
         elif room:
             self._hungry = False
             self.short.set()
+            # Only here is a marker handed on: a full claim, or a settle that asked for none, knows no due time, and a
+            # lane that forgot by it that it holds the marker met every later due time 250 ms late.
+            holds, self._holds_due = self._holds_due, False
             if claimed.next_at_ms is not None:
-                # Only here is the marker handed on: a full claim, or a settle that asked for none, knows no due time,
-                # and a lane that forgot by it that it holds the marker met every later due time 250 ms late.
-                self._wait_until(claimed.next_at_ms, holds=self._holds_due)
-            self._holds_due = False
+                self._wait_until(claimed.next_at_ms, holds=holds)
 
     def _take(self, run: Run) -> None:
         job_id = run.lease[0]
@@ -605,16 +606,19 @@ class Lane:
         delay = max(due_ms - self._redis_ms(), 0) / 1000 + (0 if holds else OTHERS_LATER)
         at = self._loop.time() + delay
         if self.closed or at >= self._due_at:
+            # The claim at the earlier time is to hand this marker on.
+            self._holds_due = self._holds_due or holds
             return
         if self._due_timer is not None:
             self._due_timer.cancel()
-        self._due_at = at
-        self._due_timer = self._loop.call_at(at, self._due, holds)
+            self._holds_due = self._holds_due or self._timer_holds
+        self._due_at, self._timer_holds = at, holds
+        self._due_timer = self._loop.call_at(at, self._due)
 
-    def _due(self, holds: bool) -> None:
+    def _due(self) -> None:
         self._due_at = float("inf")
         self._due_timer = None
-        self._holds_due = holds
+        self._holds_due = self._holds_due or self._timer_holds
         self.hunger()
 
     def _redis_ms(self) -> float:

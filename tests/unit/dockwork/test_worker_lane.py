@@ -359,6 +359,24 @@ async def test_who_holds_the_marker_of_a_due_time_holds_it_beyond_a_claim_that_c
     holder.answer.set_result(claims())
 
 
+@pytest.mark.covers("RT-096")
+async def test_a_marker_that_is_popped_while_an_earlier_timer_runs_is_handed_on_by_that_ones_claim() -> None:
+    loop = asyncio.get_running_loop()
+    bench = Bench(slots=1)
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims(next_at_ms=1000))  # known, not held: 250 ms later
+    await bench.none()
+    bench.lane.woken(int(bench.lane._redis_ms()) + 400)
+    (early,) = await bench.next()
+    early.answer.set_result(claims(next_at_ms=1060))
+    begun = loop.time()
+    (holder,) = await bench.next()
+
+    assert 0.05 <= loop.time() - begun < 0.25
+    holder.answer.set_result(claims())
+
+
 @pytest.mark.covers("RT-122")
 async def test_a_quiesced_lane_claims_nothing_until_a_renewal_says_so() -> None:
     bench = Bench(slots=2)
