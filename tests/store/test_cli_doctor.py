@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -165,6 +166,7 @@ async def test_bench_tells_figures_and_keeps_nothing(url: str) -> None:
     assert (found["lost"], found["duplicated"]) == (0, 0)
     assert min(found["enqueued_per_s"], found["run_per_s"], found["round_trip_ms"]) > 0
     assert keys_of(url) == []
+    assert logging.getLogger("dockwork").isEnabledFor(logging.WARNING)
 
 
 @pytest.mark.covers("RT-218")

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -76,8 +77,6 @@ def bench(jobs: int, payload: int, slots: int, yes: bool, namespace: str | None,
     or ran twice.
     """
     app = in_namespace(App("dockwork-bench"), namespace)
-    # Its queue has no Queue resource and its Redis may have no file: both are said by others.
-    logging.getLogger("dockwork").setLevel(logging.ERROR)
     seen: Counter[int] = Counter()
     ends = [0.0, 0.0]
     name = f"{SCRATCH}{secrets.token_hex(4)}"
@@ -112,13 +111,26 @@ def bench(jobs: int, payload: int, slots: int, yes: bool, namespace: str | None,
         )
 
     try:
-        found = with_app(app, measured)
+        with _only_errors():
+            found = with_app(app, measured)
     except _Busy as busy:
         click.echo(f"dockwork: {busy}", err=True)
         raise click.exceptions.Exit(REFUSED) from None
     _tell(found, output)
     if found.lost or found.duplicated:
         raise click.exceptions.Exit(REFUSED)
+
+
+@contextmanager
+def _only_errors() -> Iterator[None]:
+    """Its queue has no Queue resource and its Redis may have no file: both are said by others."""
+    log = logging.getLogger("dockwork")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 class _Busy(DockworkError):
