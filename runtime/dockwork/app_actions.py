@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from dockwork.actions import Edit, Progress, PurgePlan, PurgeResult, Reaped, Redriven, RedrivePlan
 from dockwork.core.durations import Span
 from dockwork.core.states import State
 from dockwork.store.calls import SCHEMA
 from dockwork.store.protocol import Acted, Heartbeat, Migrated, Obliterated, Repaired
-
-if TYPE_CHECKING:
-    from dockwork.client import Client
-    from dockwork.registry import Registry
-    from dockwork.sync import Portal
-
-T = TypeVar("T")
+from dockwork.twin import AppCalls, Bound, Twin
 
 
-class AppActions(ABC):
+class AppActions(AppCalls):
     """Actions on the jobs and queues of an app's namespace."""
-
-    registry: Registry
-
-    @property
-    @abstractmethod
-    def client(self) -> Client:
-        """The client of the running event loop."""
 
     async def set_paused(self, queue: str, *, expected: bool, wanted: bool) -> bool:
         """Pause or resume, if the queue is as expected: whether it was. What runs goes on."""
@@ -156,36 +142,28 @@ class AppActions(ABC):
         return await self.client.migrate(queue, version)
 
 
-class SyncActions(ABC):
+class _Bound(Bound, AppActions):
+    """The actions on one client."""
+
+
+class SyncActions(Twin):
     """The blocking twin of `AppActions`: the same calls, results and errors."""
-
-    _portal: Portal
-    _registry: Registry
-
-    @abstractmethod
-    def _at_client(self) -> Client: ...
-
-    def _act(self, call: Callable[[_Bound], Awaitable[T]]) -> T:
-        async def act() -> T:
-            return await call(_Bound(self._at_client(), self._registry))
-
-        return self._portal.run(act)
 
     def set_paused(self, queue: str, *, expected: bool, wanted: bool) -> bool:
         """See `AppActions.set_paused`, and so on for each."""
-        return self._act(lambda app: app.set_paused(queue, expected=expected, wanted=wanted))
+        return self._on(_Bound, lambda app: app.set_paused(queue, expected=expected, wanted=wanted))
 
     def pause(self, queue: str) -> bool:
-        return self._act(lambda app: app.pause(queue))
+        return self._on(_Bound, lambda app: app.pause(queue))
 
     def resume(self, queue: str) -> bool:
-        return self._act(lambda app: app.resume(queue))
+        return self._on(_Bound, lambda app: app.resume(queue))
 
     def redrive(self, job_id: str, digest: str, *, queue: str | None = None) -> Acted:
-        return self._act(lambda app: app.redrive(job_id, digest, queue=queue))
+        return self._on(_Bound, lambda app: app.redrive(job_id, digest, queue=queue))
 
     def retry(self, queue: str, job_id: str) -> Acted:
-        return self._act(lambda app: app.retry(queue, job_id))
+        return self._on(_Bound, lambda app: app.retry(queue, job_id))
 
     def edit(
         self,
@@ -198,15 +176,16 @@ class SyncActions(ABC):
         delay: Span | None = None,
         at: datetime | None = None,
     ) -> Acted:
-        return self._act(
-            lambda app: app.edit(queue, job_id, revision, args=args, priority=priority, delay=delay, at=at)
+        return self._on(
+            _Bound,
+            lambda app: app.edit(queue, job_id, revision, args=args, priority=priority, delay=delay, at=at),
         )
 
     def reprioritise(self, queue: str, job_id: str, revision: int, priority: int) -> Acted:
-        return self._act(lambda app: app.reprioritise(queue, job_id, revision, priority))
+        return self._on(_Bound, lambda app: app.reprioritise(queue, job_id, revision, priority))
 
     def promote(self, queue: str, *ids: str) -> int:
-        return self._act(lambda app: app.promote(queue, *ids))
+        return self._on(_Bound, lambda app: app.promote(queue, *ids))
 
     def plan_redrive(
         self,
@@ -217,18 +196,18 @@ class SyncActions(ABC):
         reason: str | None = None,
         limit: int | None = None,
     ) -> RedrivePlan:
-        return self._act(
-            lambda app: app.plan_redrive(queue, state=state, type=type, reason=reason, limit=limit)
+        return self._on(
+            _Bound, lambda app: app.plan_redrive(queue, state=state, type=type, reason=reason, limit=limit)
         )
 
     def redrive_all(self, plan: RedrivePlan, *, progress: Progress | None = None) -> Redriven:
-        return self._act(lambda app: app.redrive_all(plan, progress=progress))
+        return self._on(_Bound, lambda app: app.redrive_all(plan, progress=progress))
 
     def plan_purge(self, queue: str, *, state: State | str, older_than: Span | None = None) -> PurgePlan:
-        return self._act(lambda app: app.plan_purge(queue, state=state, older_than=older_than))
+        return self._on(_Bound, lambda app: app.plan_purge(queue, state=state, older_than=older_than))
 
     def purge(self, plan: PurgePlan, *, progress: Progress | None = None) -> PurgeResult:
-        return self._act(lambda app: app.purge(plan, progress=progress))
+        return self._on(_Bound, lambda app: app.purge(plan, progress=progress))
 
     def obliterate(
         self,
@@ -239,38 +218,27 @@ class SyncActions(ABC):
         progress: Progress | None = None,
         started: Callable[[str], None] | None = None,
     ) -> Obliterated:
-        return self._act(
+        return self._on(
+            _Bound,
             lambda app: app.obliterate(
                 queue, confirm=confirm, token=token, progress=progress, started=started
-            )
+            ),
         )
 
     def repair(self, queue: str) -> Repaired:
-        return self._act(lambda app: app.repair(queue))
+        return self._on(_Bound, lambda app: app.repair(queue))
 
     def reap(self, queue: str) -> Reaped:
-        return self._act(lambda app: app.reap(queue))
+        return self._on(_Bound, lambda app: app.reap(queue))
 
     def workers(self, queue: str) -> list[Heartbeat]:
-        return self._act(lambda app: app.workers(queue))
+        return self._on(_Bound, lambda app: app.workers(queue))
 
     def quiesce(self, queue: str, *pods: str) -> dict[str, int]:
-        return self._act(lambda app: app.quiesce(queue, *pods))
+        return self._on(_Bound, lambda app: app.quiesce(queue, *pods))
 
     def unquiesce(self, queue: str, *pods: str) -> None:
-        self._act(lambda app: app.unquiesce(queue, *pods))
+        self._on(_Bound, lambda app: app.unquiesce(queue, *pods))
 
     def migrate(self, queue: str, version: int = SCHEMA) -> Migrated:
-        return self._act(lambda app: app.migrate(queue, version))
-
-
-class _Bound(AppActions):
-    """The actions on one client."""
-
-    def __init__(self, client: Client, registry: Registry) -> None:
-        self._client = client
-        self.registry = registry
-
-    @property
-    def client(self) -> Client:
-        return self._client
+        return self._on(_Bound, lambda app: app.migrate(queue, version))

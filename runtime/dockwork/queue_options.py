@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
 
 from dockwork.core.keys import QueueName
 from dockwork.errors import require
@@ -18,13 +16,7 @@ from dockwork.store.protocol import (
     Writing,
     without_codes_own,
 )
-
-if TYPE_CHECKING:
-    from dockwork.client import Client
-    from dockwork.registry import Registry
-    from dockwork.sync import Portal
-
-T = TypeVar("T")
+from dockwork.twin import AppCalls, Bound, Twin
 
 
 class ClientOptions:
@@ -77,14 +69,8 @@ class ClientOptions:
         return await self.store.figures(self.name(queue), minutes=minutes)
 
 
-class AppOptions:
+class AppOptions(AppCalls):
     """The same as methods of an app."""
-
-    registry: Registry
-
-    @property
-    def client(self) -> Client:
-        raise TypeError("an app has a client for each loop")
 
     async def configure(self, queue: str, *, force: bool = False) -> Configured:
         """Write what this app's code says of a queue, as its workers do when they start. All workers heed it within
@@ -114,41 +100,21 @@ class AppOptions:
         return await self.client.figures(queue, minutes)
 
 
-class SyncOptions:
-    """The blocking twin of these."""
-
-    _portal: Portal
-    _registry: Registry
-
-    def _at_client(self) -> Client:
-        raise TypeError("a twin has the client of its own loop")
-
-    def _ask(self, call: Callable[[AppOptions], Awaitable[T]]) -> T:
-        async def ask() -> T:
-            return await call(_Bound(self._at_client(), self._registry))
-
-        return self._portal.run(ask)
-
-    def configure(self, queue: str, *, force: bool = False) -> Configured:
-        return self._ask(lambda app: app.configure(queue, force=force))
-
-    def close_intake(self, queue: str) -> bool:
-        return self._ask(lambda app: app.close_intake(queue))
-
-    def open_intake(self, queue: str) -> bool:
-        return self._ask(lambda app: app.open_intake(queue))
-
-    def figures(self, queue: str, minutes: int = 60) -> list[MinuteFigures]:
-        return self._ask(lambda app: app.figures(queue, minutes))
-
-
-class _Bound(AppOptions):
+class _Bound(Bound, AppOptions):
     """An app's methods on one client."""
 
-    def __init__(self, client: Client, registry: Registry) -> None:
-        self._client = client
-        self.registry = registry
 
-    @property
-    def client(self) -> Client:
-        return self._client
+class SyncOptions(Twin):
+    """The blocking twin of these."""
+
+    def configure(self, queue: str, *, force: bool = False) -> Configured:
+        return self._on(_Bound, lambda app: app.configure(queue, force=force))
+
+    def close_intake(self, queue: str) -> bool:
+        return self._on(_Bound, lambda app: app.close_intake(queue))
+
+    def open_intake(self, queue: str) -> bool:
+        return self._on(_Bound, lambda app: app.open_intake(queue))
+
+    def figures(self, queue: str, minutes: int = 60) -> list[MinuteFigures]:
+        return self._on(_Bound, lambda app: app.figures(queue, minutes))

@@ -7,23 +7,21 @@ next decides what is due, so no process has to be the one that ticks. It stays u
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from dockwork import clock
 from dockwork.core.durations import Span, to_ms, to_span
 from dockwork.core.keys import QueueName
 from dockwork.errors import InvalidValue, require
 from dockwork.store.protocol import CronEntry, CronState, NewJob, Store
+from dockwork.twin import AppCalls, Bound, Twin
 
 if TYPE_CHECKING:
-    from dockwork.client import Client
     from dockwork.core.cron import Calendar, Dst
-    from dockwork.registry import Item, Registry
-    from dockwork.sync import Portal
-
-T = TypeVar("T")
+    from dockwork.registry import Item
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,45}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -226,14 +224,8 @@ def _ms(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(milliseconds=1)
 
 
-class AppSchedules:
+class AppSchedules(AppCalls):
     """The schedules of an app's queues, those of `CronJob` resources among them."""
-
-    registry: Registry
-
-    @property
-    def client(self) -> Client:
-        raise TypeError("an app has a client for each loop")
 
     async def schedule(
         self,
@@ -251,8 +243,6 @@ class AppSchedules:
         name      in its queue; the job type's if not given
         Raises    InvalidValue naming what is wrong
         """
-        from dockwork import clock
-
         made = declare(
             name or item.type,
             item.queue,
@@ -296,28 +286,12 @@ class AppSchedules:
         return resumed
 
 
-class _Bound(AppSchedules):
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    @property
-    def client(self) -> Client:
-        return self._client
+class _Bound(Bound, AppSchedules):
+    """The schedules on one client."""
 
 
-class SyncSchedules:
+class SyncSchedules(Twin):
     """The blocking twin of `AppSchedules`: the same calls, results and errors."""
-
-    _portal: Portal
-
-    def _at_client(self) -> Client:
-        raise TypeError("a twin has the client of its own loop")
-
-    def _plan(self, call: Callable[[AppSchedules], Awaitable[T]]) -> T:
-        async def plan() -> T:
-            return await call(_Bound(self._at_client()))
-
-        return self._portal.run(plan)
 
     def schedule(
         self,
@@ -329,16 +303,16 @@ class SyncSchedules:
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
         """See `AppSchedules.schedule`, and so on for each."""
-        return self._plan(lambda app: app.schedule(item, every=every, cron=cron, name=name, **options))
+        return self._on(_Bound, lambda app: app.schedule(item, every=every, cron=cron, name=name, **options))
 
     def schedules(self, queue: str | None = None) -> list[ScheduleInfo]:
-        return self._plan(lambda app: app.schedules(queue))
+        return self._on(_Bound, lambda app: app.schedules(queue))
 
     def unschedule(self, name: str, *, queue: str) -> bool:
-        return self._plan(lambda app: app.unschedule(name, queue=queue))
+        return self._on(_Bound, lambda app: app.unschedule(name, queue=queue))
 
     def pause_schedule(self, name: str, *, queue: str) -> bool:
-        return self._plan(lambda app: app.pause_schedule(name, queue=queue))
+        return self._on(_Bound, lambda app: app.pause_schedule(name, queue=queue))
 
     def resume_schedule(self, name: str, *, queue: str) -> bool:
-        return self._plan(lambda app: app.resume_schedule(name, queue=queue))
+        return self._on(_Bound, lambda app: app.resume_schedule(name, queue=queue))
