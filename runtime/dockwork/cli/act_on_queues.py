@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -21,20 +20,31 @@ from dockwork.cli.options import (
     yes_option,
 )
 from dockwork.cli.progress import bar
-from dockwork.cli.tables import write_json
-from dockwork.store.protocol import Obliterated, Repaired
+from dockwork.cli.tables import facts_of, write_json
+from dockwork.store.protocol import Obliterated
+
+
+def _tell_switch(facts: dict[str, Any], changed: bool, output: str, *, done: str, as_it_was: str) -> None:
+    """Say whether a flag of a queue was changed; exit 1 if it was so already."""
+    if output == "json":
+        write_json({**facts, "changed": changed})
+    else:
+        click.echo(done if changed else as_it_was)
+    if not changed:
+        raise click.exceptions.Exit(REFUSED)
 
 
 def _switch(queue: str, namespace: str | None, output: str, *, paused: bool) -> None:
     app = plain_app(namespace)
     changed = with_app(app, lambda: app.set_paused(queue, expected=not paused, wanted=paused))
     word = "paused" if paused else "running"
-    if output == "json":
-        write_json({"queue": queue, "paused": paused, "changed": changed})
-    else:
-        click.echo(f"queue {queue} is {word}" if changed else f"queue {queue} was {word} already")
-    if not changed:
-        raise click.exceptions.Exit(REFUSED)
+    _tell_switch(
+        {"queue": queue, "paused": paused},
+        changed,
+        output,
+        done=f"queue {queue} is {word}",
+        as_it_was=f"queue {queue} was {word} already",
+    )
 
 
 @click.command()
@@ -58,15 +68,13 @@ def resume(queue: str, namespace: str | None, output: str) -> None:
 def _intake(queue: str, namespace: str | None, output: str, *, closed: bool) -> None:
     app = plain_app(namespace)
     changed = with_app(app, lambda: app.close_intake(queue) if closed else app.open_intake(queue))
-    word = "takes no new jobs" if closed else "takes new jobs"
-    if output == "json":
-        write_json({"queue": queue, "closed": closed, "changed": changed})
-    else:
-        click.echo(
-            f"queue {queue} {word}" if changed else f"queue {queue}: as it was; no hand had changed it"
-        )
-    if not changed:
-        raise click.exceptions.Exit(REFUSED)
+    _tell_switch(
+        {"queue": queue, "closed": closed},
+        changed,
+        output,
+        done=f"queue {queue} takes {'no ' if closed else ''}new jobs",
+        as_it_was=f"queue {queue}: as it was; no hand had changed it",
+    )
 
 
 @click.command()
@@ -151,7 +159,7 @@ def obliterate(
     app = plain_app(namespace)
     done = with_app(app, lambda: _obliterate(app, queue, confirm, token))
     if output == "json":
-        write_json({"queue": queue, **_facts(done)})
+        write_json({"queue": queue, **facts_of(done)})
     elif done.conflicted:
         click.echo(f"another obliteration is under way: --token {done.token} goes on with it", err=True)
     elif done.missing:
@@ -179,7 +187,7 @@ def repair(queue: str, namespace: str | None, output: str) -> None:
     app = plain_app(namespace)
     found = with_app(app, lambda: app.repair(queue))
     if output == "json":
-        write_json({"queue": queue, **_facts(found)})
+        write_json({"queue": queue, **facts_of(found), "fixed": found.fixed})
         return
     click.echo(f"queue {queue}: {found.checked} looked at, {found.fixed} put right")
     for name, words in _REPAIRS:
@@ -211,7 +219,7 @@ def reap(queue: str, namespace: str | None, output: str) -> None:
     app = plain_app(namespace)
     found = with_app(app, lambda: app.reap(queue))
     if output == "json":
-        write_json({"queue": queue, **_facts(found)})
+        write_json({"queue": queue, **facts_of(found)})
     else:
         click.echo(f"{found.returned} jobs back in their places, {found.buried} dead letters")
 
@@ -226,7 +234,7 @@ def migrate(queue: str, version: int | None, namespace: str | None, output: str)
     app = plain_app(namespace)
     done = with_app(app, lambda: app.migrate(queue) if version is None else app.migrate(queue, version))
     if output == "json":
-        write_json({"queue": queue, **_facts(done)})
+        write_json({"queue": queue, **facts_of(done)})
     elif done.behind:
         click.echo(
             f"queue {queue} stays at version {done.version}; these workers read no newer one:", err=True
@@ -237,10 +245,3 @@ def migrate(queue: str, version: int | None, namespace: str | None, output: str)
         click.echo(f"queue {queue} has version {done.version}")
     if done.behind:
         raise click.exceptions.Exit(REFUSED)
-
-
-def _facts(value: Any) -> dict[str, Any]:
-    facts = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    if isinstance(value, Repaired):
-        facts["fixed"] = value.fixed
-    return facts

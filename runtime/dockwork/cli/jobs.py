@@ -15,7 +15,7 @@ from dockwork.app import App
 from dockwork.cli.apps import plain_app
 from dockwork.cli.exits import REFUSED
 from dockwork.cli.options import namespace_option, output_option, queue_argument, with_app
-from dockwork.cli.tables import age, write_facts, write_json, write_table
+from dockwork.cli.tables import age, facts_of, write_facts, write_json, write_table
 from dockwork.client import Job
 from dockwork.core.states import State
 
@@ -66,7 +66,7 @@ def jobs(
     states = _ORDER if state is None else (State(state),)
     found = with_app(app, lambda: _read(app, queue, states, limit))
     if output == "json":
-        write_json([_facts(job) for job in found])
+        write_json(found)
         return
     now = clock.now()
     write_table(_COLUMNS, [_row(job, now) for job in found], spare=("FAILED", "AGE", "STATE"))
@@ -92,10 +92,10 @@ def _show_one(app: App, queue: str, job_id: str, output: str) -> None:
         click.echo(f"dockwork: no job {job_id} on queue {queue}, or its record is no longer kept", err=True)
         raise click.exceptions.Exit(REFUSED)
     if output == "json":
-        write_json(_facts(job))
+        write_json(job)
     else:
         write_facts(
-            {name: _words(value) for name, value in _facts(job).items() if value not in (None, "", ())}
+            {name: _words(value) for name, value in facts_of(job).items() if value not in (None, "", ())}
         )
 
 
@@ -107,17 +107,13 @@ def _row(job: Job, now: datetime) -> Sequence[str]:
     return (job.id, job.type, job.state, str(job.attempts), age(now - job.created_at), reason or "-")
 
 
-def _facts(job: Job) -> dict[str, Any]:
-    return {f.name: getattr(job, f.name) for f in dataclasses.fields(job)}
-
-
 def _words(value: Any) -> str:
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
     if isinstance(value, tuple):
         return "\n".join(_words(each) for each in value)
     if dataclasses.is_dataclass(value):
-        failure = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        failure = facts_of(value)
         head = f"{failure['error_class']}: {failure['message']} (worker {failure['worker'] or 'unknown'})"
         return f"{head}\n{failure['trace']}".strip()
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

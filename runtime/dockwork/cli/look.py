@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -22,10 +21,10 @@ from dockwork.cli.options import (
     queues_argument,
     with_app,
 )
-from dockwork.cli.tables import age, write_facts, write_json, write_table
+from dockwork.cli.tables import age, facts_of, write_facts, write_json, write_table
 from dockwork.core.keys import QueueName
 from dockwork.events import EVENT_NAMES, Gap
-from dockwork.store.protocol import Event, Heartbeat, MinuteFigures, QueueStats, Sample
+from dockwork.store.protocol import Event, MinuteFigures, QueueStats, Sample
 
 _MiB = 1024 * 1024
 
@@ -46,8 +45,7 @@ def stats(queue: str, minutes: int, namespace: str | None, output: str) -> None:
     app = plain_app(namespace)
     now, past = with_app(app, lambda: _both(app, queue, minutes))
     if output == "json":
-        facts = {f.name: getattr(now, f.name) for f in dataclasses.fields(now)}
-        write_json({"queue": queue, **facts, "runnable": now.runnable, "minutes": past})
+        write_json({"queue": queue, **facts_of(now), "runnable": now.runnable, "minutes": past})
         return
     write_facts(
         {
@@ -192,8 +190,7 @@ def events(
 def _event(event: Event | Gap) -> dict[str, Any]:
     if isinstance(event, Gap):
         return {"name": "gap", "from": event.from_, "to": event.to}
-    facts: dict[str, Any] = {f.name: getattr(event, f.name) for f in dataclasses.fields(event)}
-    return {**facts, "ids": list(event.ids), "data": dict(event.data)}
+    return {**facts_of(event), "ids": list(event.ids), "data": dict(event.data)}
 
 
 def _line(event: Event | Gap) -> str:
@@ -226,7 +223,7 @@ def workers(queues: tuple[str, ...], namespace: str | None, output: str) -> None
     samples = with_app(app, read)
     rows = [(name, beat, sample.time_ms) for name, sample in samples for beat in sample.workers]
     if output == "json":
-        write_json([{"queue": name, **_beat(beat)} for name, beat, _ in rows])
+        write_json([{"queue": name, **facts_of(beat)} for name, beat, _ in rows])
         return
     columns = ("QUEUE", "WORKER", "STATE", "BUSY", "SLOTS", "LONGEST", "LAG", "RSS", "BEAT", "VERSION")
     right = {"BUSY", "SLOTS", "LONGEST", "LAG", "RSS", "BEAT"}
@@ -252,7 +249,3 @@ def workers(queues: tuple[str, ...], namespace: str | None, output: str) -> None
     )
     if not rows:
         click.echo(f"no worker in namespace {app.settings.namespace}")
-
-
-def _beat(beat: Heartbeat) -> dict[str, Any]:
-    return {f.name: getattr(beat, f.name) for f in dataclasses.fields(beat)}

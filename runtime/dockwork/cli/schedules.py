@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
@@ -56,7 +55,7 @@ def schedules(
         instants = with_app(app, lambda: _coming(app, str(queue), str(name), count))
         write_json(instants) if output == "json" else click.echo("\n".join(map(_iso, instants)))
     elif output == "json":
-        write_json([{f.name: getattr(one, f.name) for f in dataclasses.fields(one)} for one in found])
+        write_json(found)
     else:
         now = clock.now()
         right = {"RUNS", "MISSED", "SKIPPED"}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import click
 
 from dockwork.cli.apps import in_namespace, load_app, plain_app
@@ -50,7 +48,7 @@ def reseal(target: str, queue: str | None, namespace: str | None, output: str) -
 
     done = with_app(app, work)
     if output == "json":
-        write_json({f.name: getattr(done, f.name) for f in dataclasses.fields(done)})
+        write_json(done)
     else:
         click.echo(f"{done.looked} looked at, {done.written} sealed anew")
         for count, words in (

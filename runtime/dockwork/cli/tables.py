@@ -27,6 +27,11 @@ def output_width() -> int:
     return console.width if console.is_terminal else FILE_WIDTH
 
 
+def facts_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass by name, as they are."""
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+
+
 def write_json(value: Any) -> None:
     """Print a value as JSON; instants as ISO 8601."""
     click.echo(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
@@ -136,7 +141,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return facts_of(value)
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"no JSON for {type(value).__name__}")
