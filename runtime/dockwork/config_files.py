@@ -52,12 +52,10 @@ class FileConfig:
     """What the files say together.
 
     variables    DOCKWORK_ names to texts
-    redis_file   the file whose `redis` section counts
     """
 
     variables: Mapping[str, str] = field(default_factory=dict)
     redis: Mapping[str, str] = field(default_factory=dict)
-    redis_file: str = ""
     queues: Mapping[str, QueueOptions] = field(default_factory=dict)
     schedules: Mapping[str, FileSchedule] = field(default_factory=dict)
 
@@ -76,7 +74,6 @@ def read_files(paths: Sequence[str | Path]) -> FileConfig:
     """
     variables: dict[str, str] = {}
     redis: Mapping[str, str] = {}
-    redis_file = ""
     slots: dict[str, str] = {}
     queues: dict[str, dict[str, Any]] = {}
     schedules: dict[str, FileSchedule] = {}
@@ -89,7 +86,7 @@ def read_files(paths: Sequence[str | Path]) -> FileConfig:
                 variable, read = SETTINGS_VARIABLES[name]
                 variables[OURS + variable] = _text(value, f"{path}: {name}", read)
         if "redis" in said:
-            redis, redis_file = _redis(path, _table(said["redis"], f"{path}: redis")), str(path)
+            redis = _redis(path, _table(said["redis"], f"{path}: redis"))
         for queue, options in _table(said.get("queues", {}), f"{path}: queues").items():
             place = f"{path}: queues.{queue}"
             found = dict(_table(options, place))
@@ -106,7 +103,6 @@ def read_files(paths: Sequence[str | Path]) -> FileConfig:
     return FileConfig(
         variables=variables,
         redis=redis,
-        redis_file=redis_file,
         queues={name: cast(QueueOptions, options) for name, options in queues.items()},
         schedules=schedules,
     )
