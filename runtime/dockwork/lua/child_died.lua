@@ -28,6 +28,7 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], l
   unique = KEYS[18], key_counts = KEYS[19], held_keys = KEYS[20], held_jobs = KEYS[21]}
 --- @include "open"
 --- @include "record_key"
+--- @include "held_record"
 --- @include "remove_all"
 --- @include "put_back"
 --- @include "finish"
@@ -36,15 +37,11 @@ local S = open(K)
 if S.wrong then return S.wrong end
 local reply, ids, records, exits, seen = {"ok"}, {}, {}, {}, {}
 for i = 1, #ARGV, 3 do
-  local R = redis.call("HMGET", record_key(K.records, ARGV[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
-    "f", "e")
-  local verdict = "lost"
-  if R[12] == ARGV[i + 1] and (R[10] == "active" or R[10] == "processing") and not seen[ARGV[i]] then
-    seen[ARGV[i]] = true
+  local R = held_record(K, ARGV[i], ARGV[i + 1], seen)
+  if R then
     ids[#ids + 1], records[#records + 1], exits[#exits + 1] = ARGV[i], R, ARGV[i + 2]
-    verdict = "ok"
   end
-  reply[#reply + 1] = verdict
+  reply[#reply + 1] = R and "ok" or "lost"
 end
 if #ids > 0 then
   remove_all(K.lease, ids)

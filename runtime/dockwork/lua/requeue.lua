@@ -22,7 +22,7 @@ local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], lease = KEYS[4], exp
   cold = KEYS[7], events = KEYS[8], stats = KEYS[9], leased = KEYS[10], minutes = KEYS[11], records = KEYS[12],
   key_counts = KEYS[13], held_keys = KEYS[14], held_jobs = KEYS[15]}
 --- @include "open"
---- @include "record_key"
+--- @include "held_record"
 --- @include "remove_all"
 --- @include "put_back"
 --- @include "finish"
@@ -30,15 +30,11 @@ local S = open(K)
 if S.wrong then return S.wrong end
 local reply, ids, records, seen = {"ok"}, {}, {}, {}
 for i = 3, #ARGV, 2 do
-  local R = redis.call("HMGET", record_key(K.records, ARGV[i]), "n", "p", "q", "v", "mv", "i", "w", "b", "x", "s",
-    "f", "e")
-  local verdict = "lost"
-  if R[12] == ARGV[i + 1] and (R[10] == "active" or R[10] == "processing") and not seen[ARGV[i]] then
-    seen[ARGV[i]] = true
+  local R = held_record(K, ARGV[i], ARGV[i + 1], seen)
+  if R then
     ids[#ids + 1], records[#records + 1] = ARGV[i], R
-    verdict = "ok"
   end
-  reply[#reply + 1] = verdict
+  reply[#reply + 1] = R and "ok" or "lost"
 end
 if #ids > 0 then
   remove_all(K.lease, ids)

@@ -5,6 +5,7 @@
 --- @include "write_job"
 --- @include "seal_new"
 --- @include "finish"
+--- @include "count_refusals"
 -- Checks and stores `jobs` of {id, type, options, envelope}; answers {"ok", admission...}, in order.
 -- The first write is an MSET, which maxmemory refuses: a full Redis takes nothing (RT-061).
 local function store_jobs(K, S, jobs)
@@ -42,14 +43,9 @@ local function store_jobs(K, S, jobs)
       write_job(S, taken[i])
       seal_new(K, taken[i])
     end
-  end
-  if #taken > 0 then
     finish(K, S)
   else
-    for refusal, number in pairs(S.stats) do
-      -- Refusals are counted, unless that is refused too.
-      redis.pcall("HINCRBY", K.stats, refusal, number)
-    end
+    count_refusals(K, S)
   end
   return reply
 end

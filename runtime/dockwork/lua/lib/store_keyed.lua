@@ -7,6 +7,7 @@
 --- @include "find_holder"
 --- @include "write_keyed"
 --- @include "finish"
+--- @include "count_refusals"
 -- `store_jobs` for a batch in which a job has a unique or an idempotency key: a known key decides before the limits do.
 -- A job that takes the place of one that waits keeps that one's id.
 local function store_keyed(K, S, jobs)
@@ -61,10 +62,7 @@ local function store_keyed(K, S, jobs)
     write_keyed(K, S, taken)
     finish(K, S)
   else
-    for refusal, number in pairs(S.stats) do
-      -- Refusals are counted, unless that is refused too.
-      redis.pcall("HINCRBY", K.stats, refusal, number)
-    end
+    count_refusals(K, S)
   end
   return reply
 end
