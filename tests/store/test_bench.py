@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,25 +26,23 @@ DRAINED = {
 }
 
 
-@pytest.mark.covers("RT-241")
-def test_a_run_reports_rates_cpu_memory_and_an_exact_delivery(tmp_path: Path) -> None:
-    command = [
-        sys.executable,
-        str(ROOT / "bench" / "compare.py"),
-        "--quick",
-        "--repeats=1",
-        "--peers=dockwork",
-    ]
+def last_line(program: str, *words: str) -> Any:
+    """What the last line of a bench says, once it has ended well."""
     done = subprocess.run(
-        [*command, "--only=AC", f"--out={tmp_path}"],
+        [sys.executable, str(ROOT / "bench" / program), *words],
         env={**os.environ, "PYTHONPATH": PATH},
         capture_output=True,
         text=True,
         timeout=110,
     )
-
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.covers("RT-241")
+def test_a_run_reports_rates_cpu_memory_and_an_exact_delivery(tmp_path: Path) -> None:
+    small = ("--quick", "--repeats=1", "--peers=dockwork", "--only=AC")
+    said = last_line("compare.py", *small, f"--out={tmp_path}")
     assert {"cpus", "model", "redis", "redis_settings", "load_before", "quick"} <= said["conditions"].keys()
     for peer in ("dockwork", "dockwork, none kept"):
         stored, ran = said["summary"][peer]["A"], said["summary"][peer]["C"]
@@ -60,17 +59,8 @@ SIDES = "3,1" if os.environ.get("DOCKWORK_TEST_FULL") else "1"
 
 @pytest.mark.covers("RT-241")
 def test_a_million_in_small_finds_every_receipt_behind_tls_with_the_aof_synced_always(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "bench" / "million.py"), "--jobs=1000", f"--primaries={SIDES}"]
-    done = subprocess.run(
-        [*command, "--producers=1", "--workers=1", f"--out={tmp_path}"],
-        env={**os.environ, "PYTHONPATH": PATH},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-
-    assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads(done.stdout.splitlines()[-1])
+    size = ("--jobs=1000", f"--primaries={SIDES}", "--producers=1", "--workers=1")
+    said = last_line("million.py", *size, f"--out={tmp_path}")
     assert [str(side["primaries"]) for side in said["sides"]] == SIDES.split(",")
     for side in said["sides"]:
         counts = [side[name] for name in ("jobs", "accepted", "completed", "lost", "duplicated")]

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import os
 import re
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,15 @@ def blocks(guide: str, language: str) -> list[tuple[int, str]]:
     return [(text[: found.start(1)].count("\n"), found[1]) for found in fence.finditer(text)]
 
 
+def a_guide(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
+    """An empty Redis in the environment, and a module for the snippets."""
+    server.flush()
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(sys.modules, "guide", module)
+    return module
+
+
 async def run_block(text: str, line: int, guide: str, module: types.ModuleType) -> None:
     code = compile("\n" * line + text, str(GUIDES / guide), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     result = eval(code, module.__dict__)
@@ -47,9 +57,7 @@ async def run_block(text: str, line: int, guide: str, module: types.ModuleType) 
 async def test_the_jobs_guide_runs_from_top_to_bottom(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
-    module = types.ModuleType("guide")
-    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    module = a_guide(server, monkeypatch)
     (line, first), *rest = blocks("jobs.md", "python")
     await run_block(first, line, "jobs.md", module)
     app: App = module.app
@@ -77,10 +85,7 @@ async def test_the_jobs_guide_runs_from_top_to_bottom(
 async def test_a_guide_with_a_worker_runs_from_top_to_bottom(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch, guide: str
 ) -> None:
-    server.flush()
-    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
-    module = types.ModuleType("guide")
-    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    module = a_guide(server, monkeypatch)
     (line, first), *rest = blocks(guide, "python")
     await run_block(first, line, guide, module)
     app: App = module.app
@@ -170,10 +175,7 @@ def test_the_options_table_is_that_of_app_job() -> None:
 async def test_the_uniqueness_guide_runs_from_top_to_bottom(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.flush()
-    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
-    module = types.ModuleType("guide")
-    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    module = a_guide(server, monkeypatch)
     for line, text in blocks("uniqueness.md", "python"):
         await run_block(text, line, "uniqueness.md", module)
 
@@ -184,10 +186,7 @@ async def test_the_uniqueness_guide_runs_from_top_to_bottom(
 async def test_the_actions_guide_runs_from_top_to_bottom(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.flush()
-    monkeypatch.setenv("DOCKWORK_REDIS_URL", server.url)
-    module = types.ModuleType("guide")
-    monkeypatch.setitem(__import__("sys").modules, "guide", module)
+    module = a_guide(server, monkeypatch)
     for line, text in blocks("actions.md", "python"):
         await run_block(text, line, "actions.md", module)
         if "app.worker(" in text:
