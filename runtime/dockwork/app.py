@@ -432,9 +432,9 @@ class App(AppActions, AppOptions, AppSchedules):
             return RedisStore(self.settings.redis, lease=self.settings.lease)
         return self._store() if callable(self._store) else self._store
 
-    async def submit(self, item: Item[R]) -> JobRef[R]:
+    def submit(self, item: Item[R]) -> Coroutine[Any, Any, JobRef[R]]:
         """Store one item."""
-        return await self.client.enqueue(item)
+        return self.client.enqueue(item)
 
     def submit_sync(self, item: Item[R]) -> SyncJobRef[R]:
         """Store one item from code that is not async."""

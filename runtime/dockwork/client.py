@@ -17,7 +17,7 @@ from dockwork import clock
 from dockwork.actions import ClientActions, Edit
 from dockwork.core.codec import open_envelope
 from dockwork.core.durations import Span
-from dockwork.core.ids import ulid
+from dockwork.core.ids import letters, time_letters
 from dockwork.core.keys import QueueName
 from dockwork.core.sealing import Sealing, withheld
 from dockwork.core.states import ENDED, State
@@ -118,7 +118,7 @@ class Job:
     digest: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True, slots=True)
 class JobRef(Generic[R]):
     """A job by its id: cheap, made without asking anybody, and of use on any event loop.
 
@@ -317,7 +317,9 @@ class Client(ClientActions, ClientOptions):
         else:
             admission = await self._admit(item)
         raise_refusal(admission, item.queue)
-        await self._look_once(self.name(item.queue))
+        queue = self.name(item.queue)
+        if queue not in self._looked_at:
+            await self._look_once(queue)
         ref = self.ref(item.queue, admission.id, admission=admission.outcome, job_type=item.job_type)
         return ref if admission.replicated is None else replace(ref, replicated=admission.replicated)
 
@@ -360,7 +362,8 @@ class Client(ClientActions, ClientOptions):
             if returning == "admissions":
                 admissions += admitted
         for queue in {queue for queue, _ in sent}:
-            await self._look_once(queue)
+            if queue not in self._looked_at:
+                await self._look_once(queue)
         if returning == "admissions":
             return admissions
         return Counts(
@@ -547,8 +550,6 @@ class Client(ClientActions, ClientOptions):
 
     async def _look_once(self, queue: QueueName) -> None:
         """Warn, once for each queue, when nobody is there who would run its jobs. Never fails the enqueue."""
-        if queue in self._looked_at:
-            return
         self._looked_at.add(queue)
         try:
             sample = await self.store.sample(queue, horizon_ms=0)
@@ -568,18 +569,18 @@ class Client(ClientActions, ClientOptions):
 def new_id() -> str:
     """A fresh job id: a ULID of this machine's clock."""
     try:
-        dice = _dice.pop()
+        tail = _tails.pop()
     except IndexError:
-        # A call of the kernel for each id was a third of what an id took (measured).
-        drawn = os.urandom(2560)
-        _dice.extend(drawn[at : at + 10] for at in range(10, 2560, 10))
-        dice = drawn[:10]
-    return ulid(clock.now_ms(), dice)
+        # Drawn and written in stock: a bulk enqueue makes 80,000 ids a second.
+        drawn = letters(os.urandom(4096))
+        _tails.extend([drawn[at : at + 16] for at in range(16, 4096, 16)])
+        tail = drawn[:16]
+    return time_letters(clock.now_ms()) + tail
 
 
-#: Random bytes for the next ids, ten each. A child of fork draws its own.
-_dice: list[bytes] = []
-os.register_at_fork(after_in_child=_dice.clear)
+#: The random ends of the next ids. A child of fork draws its own.
+_tails: list[str] = []
+os.register_at_fork(after_in_child=_tails.clear)
 
 
 def raise_refusal(admission: Admission, queue: str) -> None:

@@ -10,8 +10,8 @@ import inspect
 import json
 import logging
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack, cast
@@ -146,6 +146,8 @@ class CallOptions:
 
     def and_(self, **more: Unpack[Options]) -> CallOptions:
         """The same with `more`, checked. Raises InvalidValue naming the option."""
+        if not more:
+            return self
         unknown = set(more) - set(Options.__annotations__)
         if unknown:
             expected = f"one of {', '.join(Options.__annotations__)}"
@@ -161,6 +163,10 @@ class CallOptions:
         return merged
 
 
+#: A call that asks for nothing.
+NOTHING_SAID = CallOptions()
+
+
 class Producer(Protocol):
     """What a job type enqueues through: its app."""
 
@@ -168,7 +174,7 @@ class Producer(Protocol):
     def key_source(self) -> KeySource: ...
     @property
     def registry(self) -> Registry: ...
-    async def submit(self, item: Item[R]) -> JobRef[R]: ...
+    def submit(self, item: Item[R]) -> Coroutine[Any, Any, JobRef[R]]: ...
     def submit_sync(self, item: Item[R]) -> SyncJobRef[R]: ...
     def run_sync(self, coroutine: Callable[[], Awaitable[R]]) -> R: ...
     async def schedule(
@@ -223,6 +229,13 @@ class Item(Generic[R]):
     def new_job(self, make_id: Callable[[], str]) -> NewJob:
         """The store's value, with the call's options over the job type's; `make_id` where the call has no id."""
         said, declared = self.options, self.job_type
+        if (
+            said is NOTHING_SAID
+            and declared is not None
+            and declared.mould is not None
+            and self.expires is None
+        ):
+            return NewJob(id=make_id(), type=self.type, envelope=self.envelope, **declared.mould.asks)
         priority = _first(said.priority, declared and declared.priority) or 0
         retries = _first(said.retries, declared and declared.retries)
         expires = _first(_first(said.expires, declared and declared.expires), self.expires)
@@ -366,7 +379,7 @@ class JobType(Generic[P, R]):
             "loop" if self.is_async else "thread"
         )
         self._producer = producer
-        self._plain: JobCall[P, R] = JobCall(self, CallOptions())
+        self._plain: JobCall[P, R] = JobCall(self, NOTHING_SAID)
 
     def __repr__(self) -> str:
         return f"<JobType {self.name}>"
@@ -388,6 +401,12 @@ class JobType(Generic[P, R]):
             sealed = () if signature.sealing is None else tuple(signature.sealing.fields)
             self.concurrency_key.check(signature.names, sealed)
         return signature
+
+    @cached_property
+    def mould(self) -> Mould | None:
+        """For calls that ask for nothing; None where a job of this type needs more than its arguments."""
+        special = (self.sealing, self.unique, self.repeat, self.concurrency_key, self.expires)
+        return None if any(each is not None for each in special) else Mould.of(self)
 
     @property
     def context_parameter(self) -> str | None:
@@ -499,7 +518,7 @@ class JobType(Generic[P, R]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
         """Store a job with these arguments and return when Redis has it."""
-        return await self._plain.enqueue(*args, **kwargs)
+        return await self._producer.submit(self._plain.item_of(self.signature.bind(args, kwargs)))
 
     async def enqueue_in(self, delay: Span, /, *args: P.args, **kwargs: P.kwargs) -> JobRef[R]:
         """Store a job that is due in `delay`: seconds or a timedelta, at most ten years."""
@@ -511,7 +530,7 @@ class JobType(Generic[P, R]):
 
     def item(self, *args: P.args, **kwargs: P.kwargs) -> Item[R]:
         """A job for `App.enqueue_many`: checked now, stored later."""
-        return self._plain.item(*args, **kwargs)
+        return self._plain.item_of(self.signature.bind(args, kwargs))
 
     async def schedule(
         self,
@@ -546,6 +565,36 @@ class JobType(Generic[P, R]):
     def producer(self) -> Producer:
         """What enqueues jobs of this type."""
         return self._producer
+
+
+class Mould:
+    """What all jobs of a type have in common that a call asks nothing special for: the larger part is made once.
+
+    asks    the fields of `NewJob` that the type declares
+    """
+
+    __slots__ = ("_dump", "_head", "_tail", "asks")
+
+    def __init__(self, job_type: JobType[Any, Any], asks: Mapping[str, Any]) -> None:
+        self._dump = job_type.signature.dump
+        mark = b"{}"
+        whole = seal_parts(job_type.name, mark, job_type.schema_hash, {}, {})
+        head, args, tail = whole.partition(b'"args":' + mark)
+        self._head, self._tail = head + args[: -len(mark)], tail
+        self.asks = asks
+
+    @classmethod
+    def of(cls, job_type: JobType[Any, Any]) -> Mould:
+        asked = Item(
+            type=job_type.name, queue="", envelope=b"", options=replace(NOTHING_SAID), job_type=job_type
+        ).new_job(lambda: "")
+        plain = NewJob(id="", type=job_type.name, envelope=b"")
+        said = {each.name: getattr(asked, each.name) for each in fields(asked)}
+        return cls(job_type, {name: value for name, value in said.items() if value != getattr(plain, name)})
+
+    def envelope(self, arguments: Mapping[str, Any]) -> bytes:
+        """The envelope of a job with these arguments. Raises InvalidArgs."""
+        return b"".join((self._head, self._dump(arguments), self._tail))
 
 
 @dataclass(frozen=True, slots=True)
@@ -586,6 +635,17 @@ class JobCall(Generic[P, R]):
     def item_of(self, arguments: Mapping[str, Any], *, queue: str | None = None) -> Item[R]:
         """An item with arguments by name."""
         job_type = self.job_type
+        mould = job_type.mould
+        if mould is not None and self.said is NOTHING_SAID:
+            chosen = queue or job_type.queue
+            return Item(
+                type=job_type.name,
+                queue=chosen,
+                envelope=mould.envelope(arguments),
+                options=NOTHING_SAID,
+                job_type=job_type,
+                expires=job_type.producer.registry.expires_of(chosen),
+            )
         args, sealed = job_type.store_args(arguments)
         said, repeat = self.said, _first(self.said.repeat, job_type.repeat)
         has_keys = said.idempotency_key is not None or _first(said.unique, job_type.unique) is not None

@@ -73,10 +73,16 @@ class Signature:
         arguments = _typed_dict(f"{fn.__name__}_arguments", fields)
         arguments.__pydantic_config__ = _READING
         self._adapter: TypeAdapter[dict[str, Any]] = _adapter(job_type, arguments)
-        self._dumper = SchemaSerializer(self._adapter.core_schema, _WRITING)
+        # Without the adapter's own wrapper: a producer calls these for each job.
+        self._check = self._adapter.validator.validate_python
+        self._write = SchemaSerializer(self._adapter.core_schema, _WRITING).to_json
         opener: TypeAdapter[dict[str, Any]] = _adapter(job_type, _envelope_of(arguments))
         # Without the adapter's own wrapper: a worker calls this for each job.
         self._open = opener.validator.validate_json
+        #: The same for arguments alone; raises pydantic's own ValidationError.
+        self.read_args: Callable[[bytes], dict[str, Any]] = self._adapter.validator.validate_json
+        #: A handler that says of itself that it returns nothing, or does not say: then nothing is null and no more.
+        self.may_return_nothing = hints.get("return", Any) in (None, type(None), Any)
         self._result = _result_adapter(hints.get("return", Any))
         self._result_dumper = SchemaSerializer(self._result.core_schema, _WRITING)
         shown = _with_defaults(_json_schema(job_type, self._adapter), parameters)
@@ -91,6 +97,8 @@ class Signature:
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by name. Raises InvalidArgs for those that no parameter takes."""
+        if not args:
+            return dict(kwargs)
         if len(args) > len(self._positional):
             expected = f"at most {len(self._positional)} positional arguments"
             raise InvalidArgs(self.job_type, str(len(args) - 1), expected=expected, got=str(len(args)))
@@ -104,7 +112,7 @@ class Signature:
     def dump(self, arguments: Mapping[str, Any]) -> bytes:
         """`arguments`, checked, as the JSON object that is stored. Raises InvalidArgs with the path."""
         try:
-            return self._dumper.to_json(self._adapter.validate_python(arguments))
+            return self._write(self._check(arguments))
         except ValidationError as error:
             raise self._invalid(error) from None
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
