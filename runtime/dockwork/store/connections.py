@@ -29,7 +29,7 @@ from dockwork.store.refusals import (
     redirection,
     reply_error,
 )
-from dockwork.store.scripts import Script, all_scripts, script
+from dockwork.store.scripts import Script, called_scripts, script
 from dockwork.store.topology import Topology
 
 #: Back-off between attempts to connect. A refused login waits the longest; a server that is away is asked at
@@ -136,7 +136,7 @@ class Asks(Protocol):
 
 
 class Wire:
-    """One connection, logged in, with the scripts loaded; carries any number of calls in order.
+    """One connection, logged in, with this process' scripts loaded; carries any number of calls in order.
 
     run_id, version    of the server, as it said at connect
     """
@@ -192,7 +192,9 @@ class Wire:
             self.connector.directory.learn(slots, self.connector.address().host)
         self.run_id, self.version = info.get("run_id", ""), info.get("redis_version", "")
         if scripts:
-            await self._load(all_scripts())
+            # Those that calls on it will need without delay; any other at its first call. `get`, so that a server
+            # that still reads its file, or a login that may run no script, is found out here.
+            await self._load(called_scripts() or [script("get")])
         else:
             await self.command("PING")
 

@@ -28,8 +28,8 @@ from dockwork.store.topology import Topology
 
 R = TypeVar("R")
 
-#: What this connection calls, loaded when it connects.
-SCRIPTS = ("renew", "requeue", "leave")
+#: Loaded when it connects; what only a rescue calls is loaded by that.
+SCRIPTS = ("renew",)
 
 #: A blocking read that is this much later than its end is a dead connection (RT-127).
 LATE_S = 5.0

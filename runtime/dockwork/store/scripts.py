@@ -12,9 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _INCLUDE = re.compile(r'^--- @include "(\w+)"[ \t]*$', re.MULTILINE)
 _KEY_LINE = re.compile(r"^-- KEYS\[(\d+)\]\s+(\w+)", re.MULTILINE)
+_DEFINES = re.compile(r"^local function (\w+)\(", re.MULTILINE)
+_CALLS = re.compile(r'(?<![\w.:"])(\w+)(?=\()')
+_GUARDED_CALLS = re.compile(r"\bpcall\((\w+),")
 
 Read = Callable[[str], str]
 
@@ -36,8 +43,13 @@ class BadInclude(Exception):
     """A script's includes do not add up."""
 
 
+@cache
+def _folder() -> Traversable:
+    return files("dockwork").joinpath("lua")
+
+
 def _read_packaged(path: str) -> str:
-    return files("dockwork").joinpath("lua", path).read_text(encoding="utf-8")
+    return _folder().joinpath(path).read_text(encoding="utf-8")
 
 
 def expand(name: str, read: Read = _read_packaged) -> str:
@@ -56,7 +68,7 @@ def expand(name: str, read: Read = _read_packaged) -> str:
             if wanted in placed:
                 return ""
             body = read(f"lib/{wanted}.lua")
-            if len(re.findall(rf"^local function {wanted}\(", body, re.MULTILINE)) != 1:
+            if _DEFINES.findall(body).count(wanted) != 1:
                 raise BadInclude(f"{name}: lib/{wanted}.lua must define `local function {wanted}` once")
             placed[wanted] = put(body, (*trail, wanted))
             return ""
@@ -76,11 +88,18 @@ def _made_when_called(own: str, includes: Mapping[str, str]) -> str:
     if not includes:
         return own
     numbers = {name: number for number, name in enumerate(includes, 1)}
-    names = "|".join(includes)
+
+    def guarded(found: re.Match[str]) -> str:
+        number = numbers.get(found[1])
+        return found[0] if number is None else f"pcall(fn[{number}],"
+
+    def called(found: re.Match[str]) -> str:
+        number = numbers.get(found[1])
+        return found[0] if number is None else f"fn[{number}]"
 
     def refer(text: str) -> str:
-        text = re.sub(rf"\bpcall\(({names}),", lambda found: f"pcall(fn[{numbers[found[1]]}],", text)
-        return re.sub(rf'(?<![\w.:"])({names})(?=\()', lambda found: f"fn[{numbers[found[1]]}]", text)
+        # One pattern for all scripts: the names of each in a pattern of its own took longer than all the rest.
+        return _CALLS.sub(called, _GUARDED_CALLS.sub(guarded, text))
 
     bodies = [
         refer(body.rstrip().replace(f"local function {name}(", "made = function(", 1))
@@ -114,18 +133,27 @@ def key_names(header: str) -> tuple[str, ...]:
     return tuple(word for _, word in found)
 
 
+_called: dict[str, Script] = {}
+
+
 @cache
 def script(name: str) -> Script:
     """The script in ``lua/<name>.lua``."""
     text = expand(name)
     sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-    return Script(name, text, sha, key_names(_read_packaged(f"{name}.lua")))
+    made = _called[name] = Script(name, text, sha, key_names(_read_packaged(f"{name}.lua")))
+    return made
+
+
+def called_scripts() -> Sequence[Script]:
+    """What this process has had to do with so far. To put all fifty together takes longer than all else at a start."""
+    return list(_called.values())
 
 
 @cache
 def script_names() -> tuple[str, ...]:
     """Every script in the package, by name."""
-    found = (entry.name for entry in files("dockwork").joinpath("lua").iterdir())
+    found = (entry.name for entry in _folder().iterdir())
     return tuple(sorted(name.removesuffix(".lua") for name in found if name.endswith(".lua")))
 
 
