@@ -100,8 +100,9 @@ def pack_call(call: Call[Any]) -> bytes:
             _heads.clear()
         cached = _heads[call.script, call.keys.prefix] = 3 + len(keys), b"".join(parts)
     size, head = cached
-    parts = [b"*%d\r\n" % (size + len(call.args)), head]
+    parts = [b"*%d\r\n" % (size + len(call.args) + call.packed_args), head]
     _pack_into(parts, call.args)
+    parts.append(call.packed)
     return b"".join(parts)
 
 

@@ -43,6 +43,7 @@ from dockwork.store.partition_shares import refuse_if_used
 from dockwork.store.protocol import (
     Admission,
     Claimed,
+    Done,
     Event,
     EventOptions,
     Heartbeat,
@@ -50,6 +51,7 @@ from dockwork.store.protocol import (
     Lease,
     MinuteFigures,
     NewJob,
+    Outcome,
     Owner,
     OwnerRecord,
     Put,
@@ -135,14 +137,16 @@ class MemoryStore(ActionMemory):
         owner: Owner,
         settlements: Sequence[Settlement],
         *,
+        done: Sequence[Done] = (),
         number: int,
         claim_next: int = 0,
         known: Sequence[str] = (),
     ) -> Settled:
         who = Claimant(owner, number, claim_next, self._run_id, known, self._lease_ms)
-        calls.settle(self._queue(queue).keys, who, settlements)
+        calls.settle(self._queue(queue).keys, who, settlements, done)
+        ends = [*settlements, *(Settlement(lease, Outcome.COMPLETED, began_ms) for lease, began_ms in done)]
         with self._lock:
-            return self._recall(queue, who) or await self._settle(queue, who, settlements)
+            return self._recall(queue, who) or await self._settle(queue, who, ends)
 
     def _recall(self, queue: QueueName, who: Claimant) -> Settled | None:
         """The answer that a call of this number got before, with the claims of then that are still held."""

@@ -283,6 +283,10 @@ class Settlement(NamedTuple):
     resealed: Resealed | None = None
 
 
+#: A run that completed and leaves nothing, as most do: its lease, and when its handler began.
+Done = tuple[Lease, int]
+
+
 class Verdict(StrEnum):
     """What a fenced call says about one lease."""
 
@@ -976,11 +980,15 @@ class Store(Protocol):
         owner: Owner,
         settlements: Sequence[Settlement],
         *,
+        done: Sequence[Done] = (),
         number: int,
         claim_next: int = 0,
         known: Sequence[str] = (),
     ) -> Settled:
-        """Idempotent by `number`: asked again after a lost reply it answers the stored result."""
+        """Idempotent by `number`: asked again after a lost reply it answers the stored result.
+
+        done     more of them that completed; their verdicts follow
+        """
         ...
 
     async def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal: ...

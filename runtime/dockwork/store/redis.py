@@ -26,6 +26,7 @@ from dockwork.store.probes import refusals
 from dockwork.store.protocol import (
     Admission,
     Claimed,
+    Done,
     Event,
     EventOptions,
     Heartbeat,
@@ -227,13 +228,14 @@ class RedisStore(ActionStore):
         owner: Owner,
         settlements: Sequence[Settlement],
         *,
+        done: Sequence[Done] = (),
         number: int,
         claim_next: int = 0,
         known: Sequence[str] = (),
     ) -> Settled:
         wire = await self._wire(queue)
         who = Claimant(owner, number, claim_next, wire.run_id, known, self._lease_ms)
-        return await self._run(calls.settle(self.keys(queue), who, settlements), wire)
+        return await self._run(calls.settle(self.keys(queue), who, settlements, done), wire)
 
     async def renew(self, queue: QueueName, leases: Sequence[Lease], beat: Heartbeat | None) -> Renewal:
         wire = await self._wire(queue)

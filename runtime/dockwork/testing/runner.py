@@ -33,6 +33,9 @@ class _Noting:
         self._most = most
         self.began: list[str] = []
 
+    def look(self) -> None:
+        self._executor.look()
+
     def begin(self, run: Run) -> None:
         self.began.append(run.lease.job_id)
         if len(self.began) >= self._most:

@@ -73,7 +73,7 @@ class RunContext:
             queue=home.name.queue,
             attempt=claim.attempts + 1,
             delivery=claim.deliveries,
-            headers=run.headers,
+            headers=dict(run.headers),
             scheduled_for=None if tick is None else datetime.fromtimestamp(tick / 1000, UTC),
         )
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from dockwork import clock
-from dockwork.core.codec import Opened, open_envelope
+from dockwork.core.codec import Opened, open_envelope, seal_parts
 from dockwork.core.jobs import JobInfo, StopReason
 from dockwork.core.retry import DEFAULT_BACKOFF, next_delay
 from dockwork.core.sealed import is_sealed
@@ -52,7 +52,7 @@ from dockwork.worker.policies import (
     timeout_of,
 )
 from dockwork.worker.repeating import repeat_of, with_next_time
-from dockwork.worker.runs import CURRENT, Run
+from dockwork.worker.runs import CURRENT, RUNNING, Run
 from dockwork.worker.threads import Call, Threads
 from dockwork.worker.told import make_error, told_of
 
@@ -92,6 +92,25 @@ class Prepared:
     children: Children | None  #: where its handler runs; None = in this process
     seals: bool
     schema_hash: str
+    quick: Quick | None  #: where its runs may go the short way
+
+
+@dataclass(slots=True)
+class Quick:
+    """What is known beforehand of the runs of an asynchronous handler, without a context or a middleware.
+
+    read          the arguments' JSON, checked
+    head, tail    what stands around the arguments in an envelope that this version seals without a wish or a header
+    nothing       None, returned, is null and no more
+    """
+
+    fn: Callable[..., Any]
+    read: Callable[[bytes], dict[str, Any]]
+    head: bytes
+    tail: bytes
+    timeout_s: float
+    hard_s: float
+    nothing: bool
 
 
 class Executor:
@@ -110,20 +129,53 @@ class Executor:
         self._lane = lane
         self._children = children
         self._registry = registry
-        self._deadlines = Deadlines(self._timed_out, self.abandon)
+        self._deadlines = Deadlines(lane.working, self._timed_out, self.abandon)
         self._threads = threads
         self._worker = worker
         self._middlewares = tuple(middlewares)
         self._prepared: dict[str, Prepared] = {}
         self._config_version = lane.config_version
         self._loop = asyncio.get_running_loop()
+        self._shown = self._has_factory = False
         self._reporters = registry.error_reporters
         self.reports = ErrorReports(self._reporters, lane.own)
+
+    def look(self) -> None:
+        self._shown = jobs_are_shown()
+        self._has_factory = self._loop.get_task_factory() is not None
+        if self._lane.config_version != self._config_version:
+            self._prepared.clear()
+            self._config_version = self._lane.config_version
 
     def begin(self, run: Run) -> None:
         """Start the handler, or settle what has none that could start."""
         claim = run.claim
-        prepared = self._prepare(claim[1])
+        prepared = self._prepared.get(claim[1])
+        if prepared is not None and (quick := prepared.quick) is not None:
+            envelope: bytes = claim[2]
+            head, tail = quick.head, quick.tail
+            if envelope.startswith(head) and envelope.endswith(tail) and claim[10] is None:
+                # Between the two stands the arguments' JSON, or something that is no JSON at all.
+                try:
+                    arguments = quick.read(envelope[len(head) : -len(tail)])
+                except Exception:
+                    return self._begin(run, prepared)  # there it fails again, and is told
+                run.timeout_s = timeout_s = quick.timeout_s
+                run.soft_at = soft_at = run.started_at + timeout_s
+                run.hard_at = soft_at + quick.hard_s
+                if soft_at < self._deadlines.next:
+                    self._deadlines.watch(run)
+                drive = self._drive_quickly(run, prepared, quick, arguments)
+                if self._has_factory:
+                    run.task = self._loop.create_task(drive)
+                else:
+                    # Named, or asyncio makes a name for each by a format.
+                    run.task = asyncio.Task(drive, loop=self._loop, name=run.job_id)
+                return None
+        return self._begin(run, prepared or self._prepare(claim[1]))
+
+    def _begin(self, run: Run, prepared: Prepared | None) -> None:
+        claim = run.claim
         if prepared is None:
             log.warning("job_parked", job_id=claim.job_id, job_type=claim.type)
             self._finish(run, self._parked(run, claim.type))
@@ -160,6 +212,26 @@ class Executor:
         run.hard_at = run.soft_at + self._hard_after_s
         self._deadlines.watch(run)
         run.task = self._loop.create_task(self._drive(run, prepared, opened))
+
+    async def _drive_quickly(
+        self, run: Run, prepared: Prepared, quick: Quick, arguments: dict[str, Any]
+    ) -> None:
+        """`_drive` and what follows, for what most handlers do: to end well, and to return nothing."""
+        CURRENT.set(run)
+        run.began = True
+        try:
+            value = await quick.fn(**arguments)
+        except BaseException as error:  # SystemExit of a handler, too, is its own failure and not ours
+            self._over(run, error)
+            return
+        run.over = True
+        if value is None and quick.nothing and not self._shown and run.phase is RUNNING:
+            run.task = None
+            if run.stop_reason is not None:
+                self._deadlines.forget(run)
+            self._lane.completed(run)
+        else:
+            self._returned(run, prepared, value)
 
     @property
     def _hard_after_s(self) -> float:
@@ -295,6 +367,7 @@ class Executor:
             self._over(run, error)
         else:
             run.over = True
+            run.task = None
             self._deadlines.forget(run)
             log.warning("child_died", job_id=run.lease.job_id, job_type=run.claim.type, exit=error.exit)
             self._lane.child_died(run, error.exit)
@@ -511,10 +584,25 @@ class Executor:
         if self._reporters and settlement is not None:
             self._report(run, settlement)
         run.over = True
+        run.task = None
         if run.repeat is not None and settlement is not None:
             settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
         self._deadlines.forget(run)
         self._lane.finish(run, settlement)
+
+    def _quick(self, job_type: AnyJobType, policy: Policy) -> Quick:
+        signature, mark = job_type.signature, b"\0"
+        head, tail = seal_parts(job_type.name, mark, signature.schema_hash, {}, {}).split(mark)
+        most_s = policy.timeout_s if policy.most_s is None else min(policy.timeout_s, policy.most_s)
+        return Quick(
+            job_type.fn,
+            signature.read_args,
+            head,
+            tail,
+            timeout_s=most_s,
+            hard_s=self._hard_after_s,
+            nothing=signature.may_return_nothing,
+        )
 
     def _prepare(self, name: str) -> Prepared | None:
         """The job type of that name by the options of now, or None if this worker has none."""
@@ -534,9 +622,20 @@ class Executor:
                 children,
                 seals=signature.sealing is not None,
                 schema_hash=signature.schema_hash,
+                quick=None,
             )
+            if _is_simple(job_type) and not self._middlewares:
+                prepared.quick = self._quick(job_type, policy)
             self._prepared[name] = prepared
         return prepared
+
+
+def _is_simple(job_type: AnyJobType) -> bool:
+    return (
+        job_type.isolation == "loop"
+        and job_type.context_parameter is None
+        and job_type.signature.sealing is None
+    )
 
 
 def _guarded(run: Run, job_type: AnyJobType) -> Opened:

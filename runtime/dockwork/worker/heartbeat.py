@@ -71,8 +71,7 @@ def estimate_rest(run: Run, mean_s: float | None, now: float) -> float:
     """
     elapsed = max(now - run.started_at, 0.0)
     rest = mean_s - elapsed if mean_s is not None and mean_s > elapsed else elapsed
-    left = max(run.hard_at - now, 0.0) if run.hard_at else rest
-    return min(rest, left)
+    return min(rest, max(run.hard_at - now, 0.0))
 
 
 def resident_bytes() -> int:

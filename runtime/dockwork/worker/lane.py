@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
@@ -19,6 +20,7 @@ from dockwork.core.keys import QueueName
 from dockwork.errors import ScriptFailed, UnknownReply
 from dockwork.store.protocol import (
     Claimed,
+    Done,
     Lease,
     Owner,
     Put,
@@ -80,6 +82,10 @@ class Tools(Protocol):
 
 class Runner(Protocol):
     """What runs the jobs of a lane."""
+
+    def look(self) -> None:
+        """Jobs are about to begin: look at what may have changed since the last did."""
+        ...
 
     def begin(self, run: Run) -> None: ...
     def stop(self, run: Run, reason: StopReason) -> None: ...
@@ -143,6 +149,7 @@ class Lane:
         self.on_ended: Callable[[], None] | None = None  #: who counts what ended
         self._tools = tools
         self._ended: list[Run] = []
+        self._just_ended: list[Run] = []  #: in this tick of the loop
         self._returning: list[Run] = []
         self._keyless: list[Run] = []
         self.keyless_until = 0.0  #: by the monotonic clock
@@ -166,6 +173,8 @@ class Lane:
         self.config_version = 0  #: rises with each change that was read
         self._offset_ms = 0.0
         self._loop = asyncio.get_running_loop()
+        # Not that of the job that ended: what its handler set there is not for those that are claimed next.
+        self._context = copy_context()
 
     @property
     def store(self) -> Store:
@@ -218,8 +227,7 @@ class Lane:
             else:
                 run.settlement = settlement
                 run.phase = SETTLING
-                self._ended.append(run)
-                self._learn(run)
+                self._just_ended.append(run)
         else:
             self.stuck.discard(run)
             if self._strays.get(run.lease.job_id) is run:
@@ -227,6 +235,16 @@ class Lane:
             self._start_waiting(run)
             self.hunger()  # a slot that frees without a settle asks for work by itself
         self._soon()
+
+    def completed(self, run: Run) -> None:
+        """`finish` for a run that was never stopped and leaves nothing, as most do."""
+        self.working.discard(run)
+        if self.places is not None:
+            self.places.freed(self)
+        run.phase = SETTLING
+        self._just_ended.append(run)
+        if not self._scheduled:
+            self._soon()
 
     def child_died(self, run: Run, exit_reason: str) -> None:
         """The process of `run` died under it: the delivery counts. Its slot is free."""
@@ -336,12 +354,12 @@ class Lane:
 
     @property
     def is_quiet(self) -> bool:
-        return not (self.runs or self._calls or self._ended or self._returning)
+        return not (self.runs or self._calls or self._just_ended or self._ended or self._returning)
 
     @property
     def holds(self) -> bool:
         """Whether there are jobs here that Redis must be told of; calls under way alone are none."""
-        return bool(self.runs or self._ended or self._returning)
+        return bool(self.runs or self._just_ended or self._ended or self._returning)
 
     @property
     def may_claim(self) -> bool:
@@ -356,10 +374,12 @@ class Lane:
     def _soon(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._loop.call_soon(self._pump)
+            self._loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:
         self._scheduled = False
+        if self._just_ended:
+            self._learn()
         if self._returning:
             runs, self._returning = self._returning, []
             self._start(self._return(runs))
@@ -433,10 +453,21 @@ class Lane:
     async def _send_outcomes(self, number: int, batch: list[Run], room: int) -> None:
         known = self._known_now()
         settlements = [run.settlement for run in batch if run.settlement is not None]
+        done: list[Done] = []
+        if len(settlements) < len(batch):
+            done = [(run.lease, run.started_ms) for run in batch if run.settlement is None]
+            if settlements:  # the verdicts come in this order
+                batch = sorted(batch, key=_left_nothing)
         try:
             settled: Settled = await self._ask(
                 lambda: self.store.settle(
-                    self.name, self._tools.owner, settlements, number=number, claim_next=room, known=known
+                    self.name,
+                    self._tools.owner,
+                    settlements,
+                    done=done,
+                    number=number,
+                    claim_next=room,
+                    known=known,
                 )
             )
         except Exception as error:  # a value that cannot be sent, too, costs its own job at most
@@ -446,11 +477,14 @@ class Lane:
             self._asked -= room
         lost = 0
         lease_lost = Verdict.LOST
-        for run, verdict in zip(batch, settled.verdicts, strict=True):
-            if verdict is lease_lost:
-                lost += 1
-                log.warning("outcome_dropped", job_id=run.lease.job_id, epoch=run.lease.epoch)
-            self._release(run)
+        if lease_lost in settled.verdicts or len(settled.verdicts) != len(batch):
+            for run, verdict in zip(batch, settled.verdicts, strict=True):
+                if verdict is lease_lost:
+                    lost += 1
+                    log.warning("outcome_dropped", job_id=run.lease.job_id, epoch=run.lease.epoch)
+                self._release(run)
+        else:
+            self._release_all(batch)
         self.tally.lost += lost
         self.tally.ended += len(batch) - lost
         if self.on_ended is not None:
@@ -517,8 +551,19 @@ class Lane:
         self.passed_at = now
         self._offset_ms = claimed.now_ms - now * 1000
         self._heed_config(claimed.config_revision)
-        for claim in claimed.claims:
-            self._take(Run(claim, now, claimed.now_ms))
+        if claimed.claims:
+            now_ms, take, runner = claimed.now_ms, self._take, self.runner
+            runs, strays, working, begin = self.runs, self._strays, self.working, runner.begin
+            runner.look()
+            for claim in claimed.claims:
+                run = Run(claim, now, now_ms)
+                job_id = run.job_id
+                if job_id in runs or job_id in strays:
+                    take(run)
+                    continue
+                runs[job_id] = run
+                working.add(run)
+                begin(run)
         if claimed.claims and not self._announcing:
             self._announcing = True
             self._loop.call_later(ANNOUNCE_AFTER, self._announce)
@@ -537,8 +582,9 @@ class Lane:
                 self._wait_until(claimed.next_at_ms, holds=holds)
 
     def _take(self, run: Run) -> None:
-        job_id = run.lease[0]
-        old = self.runs.get(job_id) or (self._strays.get(job_id) if self._strays else None)
+        """Begin a run whose id this lane has, or had."""
+        job_id = run.job_id
+        old = self.runs.get(job_id) or self._strays.get(job_id)
         self.runs[job_id] = run
         if old is not None and not old.over:
             # This id was taken from us and came back: its old run must end before the new one starts.
@@ -556,9 +602,19 @@ class Lane:
         if run is not None and run.phase is RUNNING:
             self.runner.begin(run)
 
+    def _release_all(self, batch: Sequence[Run]) -> None:
+        runs = self.runs
+        for run in batch:
+            job_id = run.job_id
+            if run.over and runs.get(job_id) is run:
+                run.phase = GONE
+                del runs[job_id]
+            else:
+                self._release(run)
+
     def _release(self, run: Run) -> None:
         run.phase = GONE
-        job_id = run.lease[0]
+        job_id = run.job_id
         if self.runs.get(job_id) is run:
             del self.runs[job_id]
         if run.task is None and not run.over:
@@ -663,11 +719,19 @@ class Lane:
             if verdict is Verdict.LOST and run.phase is RUNNING:
                 self.lose(run)
 
-    def _learn(self, run: Run) -> None:
-        elapsed = self._loop.time() - run.started_at
-        kind = run.claim[1]
-        mean = self.mean_s.get(kind)
-        self.mean_s[kind] = elapsed if mean is None else mean + NEWEST * (elapsed - mean)
+    def _learn(self) -> None:
+        """What ended in this tick goes to what waits for a call; its time counts for its type's mean."""
+        runs, self._just_ended = self._just_ended, []
+        now, mean_s = self._loop.time(), self.mean_s
+        for run in runs:
+            elapsed, kind = now - run.started_at, run.claim[1]
+            mean = mean_s.get(kind)
+            mean_s[kind] = elapsed if mean is None else mean + NEWEST * (elapsed - mean)
+        self._ended += runs
+
+
+def _left_nothing(run: Run) -> bool:
+    return run.settlement is None
 
 
 def _brief(error: Exception) -> str:

@@ -56,8 +56,14 @@ class Logger:
         error: BaseException | None = None,
     ) -> None:
         if self._logger.isEnabledFor(level):
-            extra = {"dockwork_event": event, "dockwork_data": data}
-            self._logger.log(level, message or event.replace("_", " "), extra=extra, exc_info=error)
+            said = message or event.replace("_", " ")
+            extra = {"dockwork_event": event, "dockwork_data": data, "dockwork_said": said}
+            # Our formatters write the pairs by themselves. Another's knows the message alone: they are its arguments.
+            # They stand in it by name: who counts messages by their text still sees one text for each event.
+            text, pairs = said, " ".join(f"{name}=%({name})s" for name in data)
+            if pairs:
+                text = f"{said.replace('%', '%%')}: {pairs}"
+            self._logger.log(level, text, *([data] if data else []), extra=extra, exc_info=error)
 
 
 def get_logger(name: str) -> Logger:
@@ -72,7 +78,7 @@ class JsonFormatter(logging.Formatter):
             "ts": _instant(record),
             "level": record.levelname.lower(),
             "event": _event(record),
-            "msg": record.getMessage(),
+            "msg": _said(record),
             "data": _data(record),
             "context": _context(),
         }
@@ -86,7 +92,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         pairs = " ".join(f"{name}={value}" for name, value in {**_data(record), **_context()}.items())
-        parts = (_instant(record), f"{record.levelname:<7}", _event(record), record.getMessage(), pairs)
+        parts = (_instant(record), f"{record.levelname:<7}", _event(record), _said(record), pairs)
         line = " ".join(part for part in parts if part)
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
@@ -126,6 +132,11 @@ def _instant(record: logging.LogRecord) -> str:
 
 def _event(record: logging.LogRecord) -> str:
     return getattr(record, "dockwork_event", "") or record.name
+
+
+def _said(record: logging.LogRecord) -> str:
+    said: str | None = getattr(record, "dockwork_said", None)
+    return record.getMessage() if said is None else said
 
 
 def _data(record: logging.LogRecord) -> dict[str, Any]:

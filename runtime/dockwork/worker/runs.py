@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextvars import ContextVar
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from dockwork.core.jobs import StopReason
 from dockwork.store.protocol import Claim, Lease, Settlement
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dockwork.core.repeat import Repeat
     from dockwork.worker.guards import Guard
     from dockwork.worker.threads import Elsewhere
@@ -30,6 +30,11 @@ class Phase(Enum):
 RUNNING, SETTLING, RETURNING, GONE = Phase.RUNNING, Phase.SETTLING, Phase.RETURNING, Phase.GONE
 
 
+#: Where no time is known yet.
+NEVER = float("inf")
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+
 class Outputs(Protocol):
     """What a context may still hold of its run when the handler is over."""
 
@@ -44,6 +49,8 @@ class Run:
 
     started_at, soft_at, hard_at    seconds of this process' monotonic clock
     started_ms                      Redis TIME
+    settlement                      None with phase SETTLING: completed, and nothing is left of it
+    task                            while its handler runs; a task holds its context, and that holds the run
     """
 
     __slots__ = (
@@ -55,6 +62,7 @@ class Run:
         "guard",
         "hard_at",
         "headers",
+        "job_id",
         "lease",
         "over",
         "phase",
@@ -71,15 +79,16 @@ class Run:
 
     def __init__(self, claim: Claim, started_at: float, started_ms: int) -> None:
         self.claim = claim
-        self.lease: Lease = claim.lease
+        self.lease: Lease = claim[0]
+        self.job_id = self.lease[0]
         self.started_at = started_at
         self.started_ms = started_ms
         self.timeout_s = 0.0
-        self.soft_at = 0.0
-        self.hard_at = 0.0
+        self.soft_at = NEVER
+        self.hard_at = NEVER
         self.phase = RUNNING
         self.stop_reason: StopReason | None = None
-        self.headers: Mapping[str, str] = {}
+        self.headers: Mapping[str, str] = _NO_HEADERS
         self.settlement: Settlement | None = None
         self.context: Outputs | None = None
         self.guard: Guard | None = None  #: where the job type seals values

@@ -15,6 +15,7 @@ from dockwork.errors import OutcomeUnknown, ScriptFailed
 from dockwork.store.protocol import (
     Claim,
     Claimed,
+    Done,
     Lease,
     Outcome,
     Owner,
@@ -73,11 +74,13 @@ class ScriptedStore:
         owner: Owner,
         settlements: Sequence[Settlement],
         *,
+        done: Sequence[Done],
         number: int,
         claim_next: int,
         known: Sequence[str],
     ) -> Any:
         ids = [settlement.lease.job_id for settlement in settlements]
+        ids += [lease.job_id for lease, _ in done]
         self.settlements = list(settlements)
         return await self._note(Asked("settle", number=number, slots=claim_next, ids=ids))
 
@@ -108,6 +111,9 @@ class Hands:
         self.stopped: list[tuple[str, StopReason]] = []
         self.stuck_calls = 0
         self.owned: list[asyncio.Future[Any]] = []
+
+    def look(self) -> None:
+        return
 
     def begin(self, run: Run) -> None:
         self.begun.append(run.lease.job_id)

@@ -67,6 +67,24 @@ def test_a_line_has_its_event_its_pairs_and_the_job_that_it_belongs_to(written: 
 
 
 @pytest.mark.covers("RT-233")
+def test_a_formatter_of_the_users_own_sees_all_in_the_message(caplog: pytest.LogCaptureFixture) -> None:
+    log = get_logger("test")
+    with caplog.at_level(logging.INFO, "dockwork.test"):
+        log.warning("run_failed", job_id="j-1", job_type="mail", attempt=2, error="ValueError")
+        log.error("child_not_started", message="100 % of it is gone", job_type="mail")
+        log.info("quiet")
+
+    failed, gone, quiet = caplog.records
+    assert failed.getMessage() == "run failed: job_id=j-1 job_type=mail attempt=2 error=ValueError"
+    assert (
+        failed.msg
+        == "run failed: job_id=%(job_id)s job_type=%(job_type)s attempt=%(attempt)s error=%(error)s"
+    )
+    assert gone.getMessage() == "100 % of it is gone: job_type=mail"
+    assert quiet.getMessage() == "quiet"
+
+
+@pytest.mark.covers("RT-233")
 def test_text_has_the_same_for_people() -> None:
     record = logging.LogRecord("dockwork.test", logging.INFO, "", 0, "Redis answers again", (), None)
     record.dockwork_event, record.dockwork_data = "redis_answers", {"failures": 3}
