@@ -52,7 +52,8 @@ class RedisSettings:
     sentinel_password: str | None = field(default=None, repr=False)
     """The login at the sentinels, if it is another than the URL's."""
     source: str = field(default="", repr=False, compare=False)
-    """The variable that gave `url` or `url_file`, for messages; "" for code."""
+    """What gave `url` or `url_file`, for messages: a variable, or ``redis.url`` for code and configuration files;
+    "" for settings that did not come from the environment."""
     host: str = "localhost"
     port: int = 6379
     password: str | None = field(default=None, repr=False)
@@ -121,10 +122,11 @@ def _address(environ: Mapping[str, str], code: Mapping[str, Any]) -> dict[str, A
     ]
     for prefix, layer in layers:
         if layer["url_file"]:
-            source = prefix and f"{prefix}URL_FILE"
+            source = f"{prefix}URL_FILE" if prefix else "redis.url_file"
             return {"url_file": layer["url_file"], "url": None, "source": source}
         if layer["url"]:
-            return {"url_file": None, "url": layer["url"], "source": prefix and f"{prefix}URL"}
+            source = f"{prefix}URL" if prefix else "redis.url"
+            return {"url_file": None, "url": layer["url"], "source": source}
         if layer["host"] or layer["port"]:
             break
     return {"url_file": None, "url": None}

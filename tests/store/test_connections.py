@@ -11,7 +11,14 @@ from datetime import timedelta
 import pytest
 
 from dockwork.core.states import State
-from dockwork.errors import AccessDenied, DockworkError, OutcomeUnknown, ScriptFailed, StoreUnavailable
+from dockwork.errors import (
+    AccessDenied,
+    DockworkError,
+    InvalidUrl,
+    OutcomeUnknown,
+    ScriptFailed,
+    StoreUnavailable,
+)
 from dockwork.settings import RedisSettings
 from dockwork.store import listening, waiting
 from dockwork.store.protocol import Outcome, Settlement, Verdict, Wake
@@ -474,6 +481,97 @@ async def test_a_server_that_is_not_there_is_named_without_its_secret() -> None:
 
     assert away.value.why == "connect"
     await store.close()
+
+
+#: A plain Redis waits for the rest of what it takes for a line, when it is greeted with TLS.
+SOON = {"REDIS_CONNECT_TIMEOUT": "0.5"}
+
+
+@asynccontextmanager
+async def _says(greeting: bytes) -> AsyncIterator[int]:
+    """The port of a server that says that to whoever connects, and hangs up."""
+
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(greeting)
+        writer.close()
+
+    server = await asyncio.start_server(greet, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.covers("RT-194")
+@pytest.mark.parametrize(
+    ("url", "error", "told"),
+    [
+        (
+            "redis://{open}/99",
+            InvalidUrl,
+            r"/99 \(by S\): expected a database that the server has, got 99: DB index is",
+        ),
+        (
+            "{closed}?db=99",
+            InvalidUrl,
+            r" \(by S\): expected a database that the server has, got 99: DB index is",
+        ),
+        (
+            "unix://{path}",
+            AccessDenied,
+            r" \(by S\) refused the login: expected a user or a password, got none$",
+        ),
+        (
+            "unix://:hunter2@{path}",
+            AccessDenied,
+            r" \(by S\) refused the login: .* that it knows, got others",
+        ),
+        (
+            "redis://:hunter2@{open}",
+            AccessDenied,
+            r" \(by S\) refused the login: expected none, .* has no password; got one$",
+        ),
+        (
+            "rediss://:hunter2@{open}",
+            StoreUnavailable,
+            r" \(by S\)(: the TLS handshake failed:| did not answer).* no TLS, its URL begins with redis://$",
+        ),
+        (
+            "redis://:hunter2@{http}/1",
+            StoreUnavailable,
+            r" \(by S\): expected a Redis there, and what answered",
+        ),
+        (
+            "redis://:hunter2@{hangs_up}",
+            StoreUnavailable,
+            r" \(by S\) cannot be reached: .*begins with rediss://$",
+        ),
+        ("unix://:hunter2@/no/such.sock", StoreUnavailable, r" \(by S\) cannot be reached: .*No such file"),
+    ],
+)
+async def test_what_is_wrong_with_a_url_is_told_with_the_setting_that_gave_it(
+    url: str, error: type[DockworkError], told: str
+) -> None:
+    with RedisServer(port=0) as open_, RedisServer(password="right") as closed:
+        async with _says(b"HTTP/1.1 400 Bad Request\r\n\r\n") as http, _says(b"") as hangs_up:
+            url = url.format(
+                open=open_.url.removeprefix("redis://").removesuffix("/0"),
+                closed=closed.url,
+                path=closed.url.rpartition("@")[2],
+                http=f"127.0.0.1:{http}",
+                hangs_up=f"127.0.0.1:{hangs_up}",
+            )
+            for source, settings in (
+                ("DOCKWORK_REDIS_URL", RedisSettings.from_environ({"DOCKWORK_REDIS_URL": url, **SOON})),
+                ("redis.url", RedisSettings.from_environ(SOON, url)),
+            ):
+                store = RedisStore(settings)
+                words = told.replace("by S", f"by {source}")
+                with pytest.raises(error, match=words) as refused:
+                    await store.open()
+                with pytest.raises(error, match=words) as refused_thread:
+                    await asyncio.to_thread(store.renewal_channel().connect)
+                assert "hunter2" not in f"{refused.value} {refused_thread.value}"
+                await store.close()
 
 
 @pytest.mark.covers("RT-196")

@@ -175,7 +175,7 @@ class Wire:
             if isinstance(error, OutcomeUnknown):
                 raise StoreUnavailable(f"{address} closed the connection while it was set up") from error
             if isinstance(error, redis_errors.RedisError | OSError | ssl.SSLError):
-                raise connect_error(error, address) from error
+                raise connect_error(error, connector) from error
             raise
         return wire
 

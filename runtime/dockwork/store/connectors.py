@@ -62,11 +62,12 @@ class Connector:
         return str(self.address())
 
     def where(self) -> str:
-        """The address as messages of a failed attempt name it, and whether it is only the default."""
+        """The address as messages of a failed attempt name it, and what gave it: a setting, or only the default."""
         settings = self.settings
         unset = (settings.host, settings.port) == (RedisSettings.host, RedisSettings.port)
         unset = unset and settings.url is None and settings.url_file is None
-        return f"{self._named()}{' (DOCKWORK_REDIS_URL is not set)' if unset else ''}"
+        by = "DOCKWORK_REDIS_URL is not set" if unset else settings.source and f"by {settings.source}"
+        return f"{self._named()} ({by})" if by else self._named()
 
     def check(self) -> None:
         """Refuse settings that can never connect, before anything is tried. Raises InvalidUrl."""
@@ -168,12 +169,13 @@ class Connector:
         return self._make(Connection, SSLConnection, UnixDomainSocketConnection)
 
     def synchronous(self) -> RedisConnection:
-        """The same for blocking calls."""
-        return self._make(SyncConnection, SyncSSLConnection, SyncUnixConnection)
+        """The same for blocking calls, whose reads name their own limits: a handshake and a write have this one."""
+        patience = self.settings.connect_timeout.total_seconds()
+        return self._make(SyncConnection, SyncSSLConnection, SyncUnixConnection, socket_timeout=patience)
 
-    def _make(self, plain: Any, tls: Any, unix: Any) -> RedisConnection:
+    def _make(self, plain: Any, tls: Any, unix: Any, **more: Any) -> RedisConnection:
         address = self.address()
-        common = self._common(address)
+        common = self._common(address) | more
         if address.path is not None:
             return unix(path=address.path, **common)
         if address.tls:

@@ -191,7 +191,7 @@ async def _messages(
                 yield message
         raise StoreUnavailable("the subscription went silent", "timeout")
     except (redis_errors.RedisError, *LOST) as error:
-        raise connect_error(error, str(connector)) from error
+        raise connect_error(error, connector) from error
     finally:
         await connection.disconnect(nowait=True)
 

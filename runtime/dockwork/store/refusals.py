@@ -16,22 +16,74 @@ from dockwork.store.topology import Topology
 LOST = (redis_errors.ConnectionError, redis_errors.TimeoutError, OSError, EOFError)
 
 
-def connect_error(error: BaseException, address: str) -> DockworkError:
-    """What a failed attempt to connect means, in our words; the server's text is kept where it holds no secret."""
+def connect_error(error: BaseException, connector: Connector) -> DockworkError:
+    """What a failed attempt to connect means, in our words; the server's text is kept where it holds no secret.
+
+    connector    what it was made by: a message names its address, and the setting that gave it
+    """
+    address = connector.where()
     # redis-py wraps what goes wrong on a unix socket once more.
     chain = _causes(error)
     for cause in chain:
         if isinstance(cause, redis_errors.AuthenticationError | redis_errors.NoPermissionError):
-            return AccessDenied(f"{address} refused the login: {type(cause).__name__}")
+            return AccessDenied(f"{address} refused the login: {_refused_login(cause)}")
+        if isinstance(cause, redis_errors.InvalidResponse):
+            words = "expected a Redis there, and what answered speaks another protocol"
+            return StoreUnavailable(f"{address}: {words}: {_last_line(cause)}")
+        if isinstance(cause, redis_errors.ResponseError) and (wrong := _wrong_database(cause, connector)):
+            return wrong
         if isinstance(cause, redis_errors.BusyLoadingError):
             return StoreUnavailable(f"{address} is loading its data", "loading")
         if isinstance(cause, ssl.SSLError):
-            return StoreUnavailable(f"{address}: the TLS handshake failed: {_last_line(cause)}", "tls")
+            return StoreUnavailable(
+                f"{address}: the TLS handshake failed: {_last_line(cause)}{_plain(cause)}", "tls"
+            )
     if isinstance(error, redis_errors.TimeoutError | TimeoutError):
-        return StoreUnavailable(f"{address} did not answer in time", "timeout")
+        hint = "; if it speaks no TLS, its URL begins with redis://" if connector.address().tls else ""
+        return StoreUnavailable(f"{address} did not answer in time{hint}", "timeout")
     return reply_error("connect", error) or StoreUnavailable(
-        f"{address} cannot be reached: {_last_line(error)}"
+        f"{address} cannot be reached: {_last_line(error)}{_closed(error, connector)}"
     )
+
+
+def _refused_login(error: BaseException) -> str:
+    """Which part of a login is wrong. The server's own text is not passed on: who knows what it quotes."""
+    text = str(error)
+    if "Authentication required" in text:
+        return "expected a user or a password, got none"
+    if "without any password configured" in text:
+        return "expected none, as the server has no password; got one"
+    if isinstance(error, redis_errors.NoPermissionError):
+        return "expected a login that may connect, got one without the rights (NOPERM)"
+    return f"expected a user and a password that it knows, got others ({type(error).__name__})"
+
+
+def _wrong_database(error: BaseException, connector: Connector) -> InvalidUrl | None:
+    """What an error reply says of the database that the URL names; None if it says nothing of it."""
+    database, text = connector.address().db, str(error)
+    if not database or not any(word in text.lower() for word in ("db index", "select", "database")):
+        return None
+    expected = "a database that the server has"
+    if "cluster mode" in text:
+        expected = "database 0, as the server is a Cluster, and REDIS_MODE cluster"
+    return InvalidUrl(f"{connector.where()}: expected {expected}, got {database}: {_last_line(error)}")
+
+
+def _plain(error: ssl.SSLError) -> str:
+    """What to look at when what answers speaks no TLS."""
+    return "; it speaks no TLS, its URL begins with redis://" if error.reason in _NO_TLS else ""
+
+
+def _closed(error: BaseException, connector: Connector) -> str:
+    """What to look at when the server hangs up on us before it has answered."""
+    address = connector.address()
+    hung_up = isinstance(error, redis_errors.ConnectionError) and "closed by server" in str(error)
+    plain = address.path is None and not address.tls
+    return " If it speaks TLS, its URL begins with rediss://" if hung_up and plain else ""
+
+
+#: What OpenSSL calls an answer that is none of TLS's.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
 def _causes(error: BaseException | None) -> list[BaseException]:

@@ -86,7 +86,7 @@ class RedisRenewalChannel:
             if isinstance(error, OutcomeUnknown):
                 raise StoreUnavailable("the connection was closed while it was set up") from error
             if isinstance(error, redis_errors.RedisError | OSError):
-                raise connect_error(error, str(connector)) from error
+                raise connect_error(error, connector) from error
             raise
         directory = connector.directory
         self._lines[connector.at if isinstance(directory, Topology) else at] = line
@@ -187,7 +187,7 @@ class RedisRenewalChannel:
             line.connection.disconnect()
 
     def _call(self, call: Call[R]) -> R:
-        packed = pack_call(call)
+        packed = pack_call(call, every_key=isinstance(self._connector.directory, Topology))
         line = self._line(call.keys.meta)
         for _ in range(LOADS_AT_MOST):
             try:

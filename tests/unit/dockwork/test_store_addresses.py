@@ -141,7 +141,7 @@ def test_a_failed_attempt_says_when_only_the_default_address_was_tried() -> None
 
     assert unset.where() == "redis://localhost:6379/0 (DOCKWORK_REDIS_URL is not set)"
     assert given_host.where() == "redis://other:6379/0"
-    assert given_url.where() == "redis://localhost:6379/0"
+    assert given_url.where() == "redis://localhost:6379/0 (by DOCKWORK_REDIS_URL)"
 
 
 @pytest.mark.covers("RT-192")
