@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import redis.asyncio
 from click.testing import CliRunner, Result
 
 from dockwork import App, InvalidArgs, InvalidValue, clock
@@ -74,6 +75,26 @@ async def test_one_job_per_instant_however_many_workers_declare_it(server: Redis
     assert (found.name, found.schedule, found.missed) == ("report", "@every 1s", 0)
     for app in apps:
         await app.close()
+
+
+@pytest.mark.covers("RT-061", "FM-26")
+async def test_a_worker_with_schedules_starts_on_a_full_redis_and_empties_the_queue() -> None:
+    with RedisServer(port=0) as full:
+        app = an_app(full, schedule="@every 1h")
+        job = await app.registry["report"].options().enqueue(place="here")
+        raw = redis.asyncio.Redis.from_url(full.url)
+        await raw.config_set("maxmemory", "1")
+        worker = app.worker(queues={"reports": 2}, trap_signals=False)
+        running = asyncio.create_task(worker.run())
+        try:
+            await job.result(timeout=15)
+            assert await app.pause_schedule("report", queue="reports")
+            assert [one.paused for one in await app.schedules("reports")] == [True]
+        finally:
+            await worker.shutdown()
+            await running
+            await raw.aclose()
+            await app.close()
 
 
 @pytest.mark.covers("RT-025", "FM-43")

@@ -24,6 +24,7 @@ local reset, decided, from = ARGV[5] == "1", tonumber(ARGV[6]), tonumber(ARGV[7]
 --- @include "whole"
 --- @include "record_key"
 --- @include "open"
+--- @include "when_full"
 --- @include "read_schedule"
 --- @include "write_schedule"
 local S = open(K)
@@ -33,6 +34,7 @@ local plan = record_key(K.plans, uid)
 local entry = mode == "put" and cjson.decode(ARGV[9]) or old
 if mode == "suspend" or mode == "resume" then
   if not state then return {"ok", "stale"} end
+  when_full(K, S)
   if mode == "resume" and state.suspended then
     state.cursor = math.max(state.cursor, S.ms)
     redis.call("ZREMRANGEBYSCORE", plan, "-inf", whole(state.cursor))
@@ -52,6 +54,8 @@ if not anew and not reset and not entry.every_ms and from > math.max(state.plann
   return {"ok", "stale"}
 end
 
+-- A worker writes its schedules before it claims: refused, it could not start, and a full queue would never drain.
+when_full(K, S)
 if not state then
   state = {cursor = decided > 0 and decided or S.ms, planned_to = 0, runs = 0, missed = 0, skipped = 0, active = ""}
 elseif anew or (mode == "put" and state.suspended and not entry.suspended) then
