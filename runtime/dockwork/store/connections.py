@@ -60,7 +60,7 @@ def next_pause(failures: int, longest_s: float, spread: float) -> float:
 # --- packing -----------------------------------------------------------------------------------------------
 
 _ASKING = b"*1\r\n$6\r\nASKING\r\n"
-_heads: dict[tuple[str, str], tuple[int, bytes]] = {}
+_heads: dict[tuple[str, str, bool], tuple[int, bytes]] = {}
 
 
 def pack(args: Sequence[Arg]) -> bytes:
@@ -89,16 +89,19 @@ def _pack_into(parts: list[bytes], args: Sequence[Arg]) -> None:
         parts += (_SIZES[size] if size < 128 else b"$%d\r\n" % size, text, b"\r\n")
 
 
-def pack_call(call: Call[Any]) -> bytes:
-    """The EVALSHA of `call`; the part before the arguments is the same for a script and queue, so it is kept."""
-    cached = _heads.get((call.script, call.keys.prefix))
+def pack_call(call: Call[Any], *, every_key: bool = False) -> bytes:
+    """The EVALSHA of `call`; the part before the arguments is the same for a script and queue, so it is kept.
+
+    every_key    name all its keys and not the first alone, as a Cluster needs it (see `scripts`)
+    """
+    cached = _heads.get((call.script, call.keys.prefix, every_key))
     if cached is None:
-        keys = call.key_values
+        keys = call.key_values if every_key else [call.keys.meta]
         parts: list[bytes] = []
         _pack_into(parts, ["EVALSHA", script(call.script).sha, len(keys), *keys])
         if len(_heads) > 10_000:
             _heads.clear()
-        cached = _heads[call.script, call.keys.prefix] = 3 + len(keys), b"".join(parts)
+        cached = _heads[call.script, call.keys.prefix, every_key] = 3 + len(keys), b"".join(parts)
     size, head = cached
     parts = [b"*%d\r\n" % (size + len(call.args) + call.packed_args), head]
     _pack_into(parts, call.args)
@@ -157,6 +160,7 @@ class Wire:
 
     @classmethod
     async def connect(cls, connector: Connector, *, scripts: bool = True) -> Wire:
+        self._every_key = False
         """A wire that answers. Raises StoreUnavailable, AccessDenied, InvalidUrl."""
         connector = await connector.located()
         connection = connector.asynchronous()
@@ -196,6 +200,7 @@ class Wire:
             # Those that calls on it will need without delay; any other at its first call. `get`, so that a server
             # that still reads its file, or a login that may run no script, is found out here.
             await self._load(called_scripts() or [script("get")])
+        self._every_key = info.get("redis_mode") == "cluster"
         else:
             await self.command("PING")
 
@@ -247,7 +252,7 @@ class Wire:
 
         asking    a slot is on its way to this node, and another one sent the call here
         """
-        packed = pack_call(call)
+        packed = pack_call(call, every_key=self._every_key)
         for _ in range(LOADS_AT_MOST):
             try:
                 reply = await self.send(_ASKING + packed if asking else packed, answers=1 + asking)

@@ -150,9 +150,18 @@ def test_a_call_is_packed_with_its_keys_and_arguments_the_same_each_time() -> No
     first, again = pack_call(call), pack_call(calls.start(KEYS, [LEASE]))
 
     assert first == again
-    assert first.startswith(b"*9\r\n$7\r\nEVALSHA\r\n$40\r\n")
-    assert b"$1\r\n4\r\n$19\r\ndw:{shop/mail}:meta\r\n" in first
+    assert first.startswith(b"*6\r\n$7\r\nEVALSHA\r\n$40\r\n")
+    assert b"$1\r\n1\r\n$19\r\ndw:{shop/mail}:meta\r\n" in first
     assert first.endswith(b"$1\r\na\r\n$16\r\n1796000000000000\r\n")
+
+
+@pytest.mark.covers("RT-065")
+def test_a_cluster_is_sent_every_key_of_a_call() -> None:
+    packed = pack_call(calls.start(KEYS, [LEASE]), every_key=True)
+
+    assert packed.startswith(b"*9\r\n$7\r\nEVALSHA\r\n$40\r\n")
+    assert b"$1\r\n4\r\n$19\r\ndw:{shop/mail}:meta\r\n" in packed
+    assert b"$17\r\ndw:{shop/mail}:j:\r\n" in packed
 
 
 def test_a_heartbeat_survives_and_newer_fields_are_passed_over() -> None:

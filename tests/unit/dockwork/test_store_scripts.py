@@ -112,7 +112,7 @@ def source(name: str) -> str:
 
 
 def lua_files() -> Iterator[tuple[str, str]]:
-    for folder in (LUA, LUA.joinpath("lib")):
+    for folder in (LUA, LUA.joinpath("lib"), LUA.joinpath("flat")):
         for entry in folder.iterdir():
             if entry.name.endswith(".lua"):
                 yield entry.name, entry.read_text(encoding="utf-8")
@@ -239,12 +239,28 @@ def test_an_include_is_put_in_once_with_what_it_needs_and_is_made_when_it_is_cal
     )
 
 
+def test_a_script_with_a_flat_text_tries_that_first_and_forms_all_keys_but_the_first() -> None:
+    files_ = {
+        "main.lua": '-- KEYS[1]  meta   hash\n-- KEYS[2]  ready  zset\n--- @flat "main"\nreturn {KEYS[1], KEYS[2]}\n',
+        "flat/main.lua": '--- @include "a"\nif a() then return general() end\nreturn KEYS[2]\n',
+        "lib/a.lua": "-- doc\nlocal function a()\n  return 1\nend\n",
+    }
+    keys = "local key_head = string.sub(KEYS[1], 1, -5)\n"
+    body = 'return {KEYS[1], (key_head .. "ready")}\n'
+
+    assert expand("main", read(files_), flat=False) == keys + body
+    assert expand("main", read(files_)) == (
+        f"{keys}local function general()\n{body}end\nlocal function a()\n  return 1\nend\n"
+        'if a() then return general() end\nreturn (key_head .. "ready")\n'
+    )
+
+
 def test_no_script_looks_for_an_include_by_its_name() -> None:
     """A name that is neither called nor given to pcall would be missed when calls are put in numbers."""
     folder = LUA.joinpath("lib").iterdir()
     names = "|".join(entry.name.removesuffix(".lua") for entry in folder)
     for name in script_names():
-        text = expand(name)
+        text = expand(name, flat=False)
         assert not re.search(rf"(?<![\w.:\"])(?:{names})\(", text), name
         assert not re.search(r"(?<!redis\.)\bpcall\((?!fn\[)", text), name
 
