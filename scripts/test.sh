@@ -26,7 +26,9 @@ echo "logs in $logs"
   make -s cluster && make -s images
 ) >"$logs/bed.log" 2>&1 &
 bed=$!
-trap 'kill "$bed" 2>/dev/null' EXIT INT TERM
+trap 'kill "$bed" 2>/dev/null' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
 step check make -s check
 step unit "$PY/pytest" -q -n "$workers" tests/unit
@@ -40,7 +42,7 @@ while kill -0 "$bed" 2>/dev/null; do
 done
 wait "$bed"
 bed_code=$?
-trap - EXIT INT TERM
+trap - EXIT
 tail -n 30 "$logs/bed.log"
 if [ "$bed_code" != 0 ]; then failed+=(bed); lines+=("bed FAILED ($bed_code)"); fi
 
