@@ -432,6 +432,11 @@ async def test_a_command_that_the_login_may_not_run_is_named(redis: RedisWorld) 
         (b"-MASTERDOWN Link with MASTER is down\r\n", StoreUnavailable, "read_only"),
         (b"-CLUSTERDOWN The cluster is down\r\n", StoreUnavailable, "connect"),
         (b"-MISCONF Redis is configured to save RDB snapshots\r\n", StoreUnavailable, "connect"),
+        (
+            b"-ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -MISCONF Errors writing\r\n",
+            StoreUnavailable,
+            "connect",
+        ),
         (b"-BUSY Redis is busy running a script\r\n", StoreUnavailable, "connect"),
         (b"-NOAUTH Authentication required.\r\n", AccessDenied, None),
         (b"-NOPERM this user has no permissions\r\n", AccessDenied, None),

@@ -156,11 +156,11 @@ class Wire:
         self.alive = False
         self.run_id = ""
         self.version = ""
+        self._every_key = False
         self.on_lost: Callable[[], None] = lambda: None
 
     @classmethod
     async def connect(cls, connector: Connector, *, scripts: bool = True) -> Wire:
-        self._every_key = False
         """A wire that answers. Raises StoreUnavailable, AccessDenied, InvalidUrl."""
         connector = await connector.located()
         connection = connector.asynchronous()
@@ -192,6 +192,7 @@ class Wire:
         if self.connector.settings.mode == "sentinel":
             info |= parse_info(await self.command("INFO", "replication"))
         check_mode(info, self.connector)
+        self._every_key = info.get("redis_mode") == "cluster"
         if isinstance(self.connector.directory, Topology):
             slots = await self.command("CLUSTER", "SLOTS")
             self.connector.directory.learn(slots, self.connector.address().host)
@@ -200,7 +201,6 @@ class Wire:
             # Those that calls on it will need without delay; any other at its first call. `get`, so that a server
             # that still reads its file, or a login that may run no script, is found out here.
             await self._load(called_scripts() or [script("get")])
-        self._every_key = info.get("redis_mode") == "cluster"
         else:
             await self.command("PING")
 

@@ -134,7 +134,10 @@ def reply_error(name: str, error: BaseException) -> DockworkError | None:
         return ScriptFailed(name, "Redis is full (maxmemory) and refused it whole; nothing was stored")
     if "READONLY" in text:
         return StoreUnavailable(f"{name}: this Redis is a read-only replica", "read_only")
-    if text.startswith("BUSY ") or text.startswith("MISCONF"):
+    if ": -MISCONF " in text:
+        # Redis 6.2 puts the place in the script before what it refused a write of it for.
+        text = text[text.index("MISCONF ") :]
+    if text.startswith(("BUSY ", "MISCONF")):
         return StoreUnavailable(f"{name}: {text[:200]}", "connect")
     return ScriptFailed(name, text[:300])
 
