@@ -22,7 +22,7 @@ from dockwork.core.limits import Rate
 from dockwork.core.retry import Backoff
 from dockwork.core.slots import SHARED
 from dockwork.errors import InvalidValue, require
-from dockwork.registry import QueueOptions
+from dockwork.registry import QueueOptions, Registry
 from dockwork.settings import OURS, REDIS_VARIABLES, SETTINGS_VARIABLES
 
 #: Settings that say who a worker is, or are secrets, or are said of each queue: no file's business.
@@ -203,7 +203,12 @@ def _options(said: dict[str, Any], place: str) -> dict[str, Any]:
     if other:
         expected = f"one of slots, {', '.join(known)}"
         raise InvalidValue(f"{place}.{other[0]}", expected=expected, got=other[0])
-    return {name: _option(name, value, f"{place}.{name}") for name, value in said.items()}
+    found = {name: _option(name, value, f"{place}.{name}") for name, value in said.items()}
+    try:
+        Registry().configure("checked", cast(QueueOptions, found))
+    except InvalidValue as error:
+        raise InvalidValue(f"{place}.{error.field}", expected=error.expected, got=error.got) from None
+    return found
 
 
 def _option(name: str, value: Any, place: str) -> Any:

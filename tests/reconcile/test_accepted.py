@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dockwork_operator.kube.resources import QUEUES
+from dockwork_operator.kube.resources import QUEUES, SECRETS
+from dockwork_operator.observe import secrets
 from support.operators import Cluster, running, settings_for
 
 
@@ -31,3 +32,32 @@ async def test_an_unreachable_redis_is_a_condition_without_the_password(cluster:
         assert "s3cret" not in str(raw)
         assert "127.0.0.1:1" in await cluster.message("RedisReachable")
         await cluster.wait_condition("Ready", "False")
+
+
+@pytest.mark.covers("OP-020", "OP-110")
+async def test_a_secret_that_is_deleted_later_leaves_no_redis_reachable(
+    shop: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "KEPT_FOR", 1.0)
+    async with running(settings_for(shop.namespace), shop.login):
+        await shop.queue()
+        await shop.wait_condition("RedisReachable", "True", "Connected")
+
+        await shop.delete(SECRETS, "dockwork-redis")
+
+        await shop.wait_condition("Accepted", "False", "SecretNotFound")
+        await shop.wait_condition("RedisReachable", "False", "SecretNotFound")
+
+
+@pytest.mark.covers("OP-110")
+async def test_a_version_whose_pods_never_became_ready_is_not_complete(shop: Cluster) -> None:
+    async with running(settings_for(shop.namespace), shop.login):
+        await shop.queue(scaling={"minReplicas": 1})
+        await shop.wait_deployment(replicas=1)
+        await shop.run_pods(1, ready=0)
+        await shop.wait_status(rollout__state="Progressing")
+        assert (await shop.condition("Progressing"))[:2] == ("True", "RolloutInProgress")
+
+        await shop.run_pods(1)
+        await shop.wait_status(rollout__state="Complete")
+        await shop.wait_events("RolloutPromoted")

@@ -14,7 +14,7 @@ from typing import Literal
 from dockwork_operator.constants import Condition, Reason, ScaleReason
 from dockwork_operator.decide.plan import ApplyFailure, FailureKind
 from dockwork_operator.decide.rollout import RolloutSeen, State, Stranded
-from dockwork_operator.decide.seen import ConditionSeen, RedisFailure, RedisSeen, ServerSeen
+from dockwork_operator.decide.seen import ConditionSeen, RedisFailure, RedisSeen, SecretState, ServerSeen
 from dockwork_operator.models.conditions import StatusCondition
 
 UNAVAILABLE_AFTER = timedelta(minutes=3)
@@ -25,6 +25,9 @@ _LONGEST = 1024
 
 #: What Ready says about workers; while Redis cannot be read they are all unready, which says nothing new.
 BY_WORKERS = frozenset({Reason.AS_DECLARED, Reason.UNTRIED, Reason.WORKERS_UNAVAILABLE})
+
+#: Why nobody knows where Redis is.
+NO_SECRET = frozenset(SecretState) - {SecretState.FOUND}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,6 +180,11 @@ def _lacks_first_pods(s: Situation) -> bool:
     return not s.tried and s.unready_for is not None and s.redis.sample is not None
 
 
+def shown_state(s: Situation) -> State:
+    """status.rollout.state: a version whose pods are wanted is complete once one of them has been ready."""
+    return State.PROGRESSING if s.state is State.COMPLETE and _lacks_first_pods(s) else s.state
+
+
 def _not_yet(s: Situation) -> str:
     return f"no worker pod of this version has been ready yet{_because(s)}"
 
@@ -289,6 +297,8 @@ def _scaling_limited(s: Situation) -> Verdict | None:
 def _redis_reachable(s: Situation) -> Verdict | None:
     if s.redis.sample is not None:
         return _true(Reason.CONNECTED)
+    if s.refused is not None and s.refused.reason in NO_SECRET:
+        return _false(s.refused.reason, s.refused.message)
     if s.redis.failure is None:
         return _as_before(s, Condition.REDIS_REACHABLE)
     return _false(s.redis.failure, s.redis.message)

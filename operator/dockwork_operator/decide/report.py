@@ -10,7 +10,7 @@ from typing import Any
 from dockwork_operator.constants import Condition
 from dockwork_operator.decide import pods as pod_facts
 from dockwork_operator.decide.children import ADOPTED, TEMPLATE, Household
-from dockwork_operator.decide.conditions import Situation, conditions_of
+from dockwork_operator.decide.conditions import Situation, conditions_of, shown_state
 from dockwork_operator.decide.memory import Memory
 from dockwork_operator.decide.names import pod_selector
 from dockwork_operator.decide.plan import Action, ApplyChild, Count, Event, EventType, Plan, Scale
@@ -112,7 +112,8 @@ def events_of(outcome: Outcome, actions: tuple[Action, ...]) -> tuple[Event, ...
     house, stored = outcome.house, outcome.stored
     template = house.declared.template_hash
     was_rolling = stored.rollout is not None and stored.rollout.state == State.PROGRESSING
-    if was_rolling and outcome.state is State.COMPLETE and not house.creating:
+    now = _situation_of(outcome)
+    if was_rolling and now.tried and shown_state(now) is State.COMPLETE and not house.creating:
         told.append(Event(reason="RolloutPromoted", message=f"all pods are of template {template}"))
     for name in outcome.size.moves.wrong:
         message = f"pod {name} was ended in place of a drained one; its jobs go back"
@@ -155,6 +156,7 @@ def status_of(outcome: Outcome) -> api.QueueStatus:
     """The status of a Queue that may act. What Redis does not say now stays as it was said last."""
     house, stored, size, sample = outcome.house, outcome.stored, outcome.size, outcome.seen.redis.sample
     mode, policy = house.queue.spec.scaling.mode, policy_of(house.queue.spec)
+    situation_ = _situation_of(outcome)
     decided = Decided(
         before=stored.scaling.wanted if stored.scaling is not None else None,
         raw=size.wanted.raw,
@@ -167,12 +169,12 @@ def status_of(outcome: Outcome) -> api.QueueStatus:
     return api.QueueStatus(
         observed_generation=outcome.seen.generation,
         selector=pod_selector(house.queue.ref.name),
-        conditions=conditions_of(_situation_of(outcome)),
+        conditions=conditions_of(situation_),
         redis=redis_of(outcome.seen.redis.server, sample, stored.redis),
         depth=depth_of(sample) if sample is not None else stored.depth,
         workers=_workers(outcome),
         scaling=scaling_of(decided, in_force(mode, policy), stored.scaling, sample is None, outcome.now),
-        rollout=_rollout(outcome),
+        rollout=_rollout(outcome, shown_state(situation_)),
         stranded=_stranded(outcome),
     )
 
@@ -229,11 +231,11 @@ def _workers(outcome: Outcome) -> api.WorkersStatus:
     )
 
 
-def _rollout(outcome: Outcome) -> api.RolloutStatus:
+def _rollout(outcome: Outcome, state: State) -> api.RolloutStatus:
     old = outcome.stored.rollout or api.RolloutStatus()
-    begins = outcome.state is State.PROGRESSING and old.state != State.PROGRESSING
+    begins = state is State.PROGRESSING and old.state != State.PROGRESSING
     return api.RolloutStatus(
-        state=outcome.state,
+        state=state,
         stable_hash=outcome.house.declared.template_hash,
         started_at=outcome.now.replace(microsecond=0) if begins else old.started_at,
         interrupted=interrupted_of(outcome.memory.interrupted),

@@ -245,7 +245,7 @@ class SampleSeen:
 
 
 class RedisFailure(StrEnum):
-    """Why Redis could not be read: the reasons of RedisReachable=False."""
+    """Why Redis could not be read: the reasons of RedisReachable=False, beside those of a Secret."""
 
     CONNECT_FAILED = "ConnectFailed"
     AUTH_FAILED = "AuthFailed"

@@ -538,7 +538,7 @@ class RolloutStatus(ApiModel):
     """The version that runs and the one that comes."""
 
     state: Word = ""
-    """Complete, Progressing or Stalled."""
+    """Complete, Progressing, Stalled or Held."""
     stable_hash: Word = ""
     """Hash of the pod template that is declared."""
     started_at: Time | None = None

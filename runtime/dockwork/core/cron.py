@@ -48,7 +48,8 @@ class InvalidSchedule(InvalidValue):
     def __init__(self, part: str, position: int, *, expected: str, got: str) -> None:
         self.part = part
         self.position = position
-        super().__init__(f"schedule: {part}, character {position}", expected=expected, got=got)
+        where = part if part == "schedule" else f"schedule: {part}"
+        super().__init__(f"{where}, character {position}", expected=expected, got=got)
 
 
 class NeverFires(InvalidValue):

@@ -182,6 +182,8 @@ def test_an_address_of_the_environment_leaves_none_of_the_files(
         ("[queues.mail]\nrate = 5", "queues.mail.rate"),
         ("[queues.mail]\nslots = 2000", "queues.mail.slots"),
         ("[queues.mail]\ndepth = 1", "queues.mail.depth"),
+        ("[queues.mail]\nmax_depth = -1", "queues.mail.max_depth"),
+        ("[queues.mail]\nexpires = -1", "queues.mail.expires"),
         ("[queues.mail]\ntimeout = 'soon'", "queues.mail.timeout"),
         ("[queues.mail]\nbackoff = {speed = 1}", "queues.mail.backoff.speed"),
         ("[queues.mail]\nkeep = 'some'", "queues.mail.keep"),

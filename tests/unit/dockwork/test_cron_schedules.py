@@ -88,8 +88,11 @@ def test_fields_resolve_to_numbers(text: str, expression: str) -> None:
     ],
 )  # fmt: skip
 def test_a_refusal_names_the_field_the_character_and_what_was_expected(text: str, message: str) -> None:
-    with pytest.raises(InvalidSchedule, match=message):
+    with pytest.raises(InvalidSchedule, match=rf"^(schedule: )?{message}") as refused:
         parse_schedule(text)
+
+    assert str(refused.value).startswith("schedule")
+    assert "schedule: schedule" not in str(refused.value)
 
 
 @pytest.mark.covers("OP-240")

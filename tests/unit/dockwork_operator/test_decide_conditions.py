@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,8 @@ from dockwork_operator.decide.seen import (
     QueueSeen,
     RedisFailure,
     RedisSeen,
+    SecretSeen,
+    SecretState,
     ServerSeen,
     pod_seen,
 )
@@ -295,6 +298,40 @@ def test_the_conditions_of_each_situation(row: Row) -> None:
     assert got.get("Stalled") == (("True", row.stalled) if row.stalled else None)
     assert {kind: got[kind] for kind in row.says} == row.says
     assert kstatus(got) == row.kstatus
+
+
+@pytest.mark.covers("OP-110", "OP-020")
+@pytest.mark.parametrize("state", [state for state in SecretState if state is not SecretState.FOUND])
+def test_without_its_secret_a_queue_reaches_no_redis(state: SecretState) -> None:
+    reached = {"type": "RedisReachable", "status": "True", "reason": "Connected"}
+    secret = SecretSeen(state=state, message="Secret shop/its-own cannot be read")
+    world = a_world(QUEUE, secret=secret, redis=RedisSeen(asked=False), status={"conditions": [reached]})
+
+    plan = decide_queue(QUEUE, world, a_memory(), NOW)
+
+    assert conditions(plan)["RedisReachable"] == ("False", str(state))
+    assert message(plan, "RedisReachable") == "Secret shop/its-own cannot be read"
+
+
+@pytest.mark.covers("OP-110", "OP-112")
+def test_a_version_is_complete_once_a_pod_of_it_was_ready_and_that_is_told_once() -> None:
+    def told(pods: int, ready: bool, before: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[str]]:
+        some = tuple(a_pod(f"p{number}", ready=ready) for number in range(pods))
+        world = a_world(QUEUE, deployment=a_deployment(QUEUE, pods), pods=some, status=before)
+        plan = decide_queue(QUEUE, world, a_memory(), NOW)
+        assert plan.status is not None
+        return plan.status, [event.reason for event in plan.events]
+
+    starting, none = told(1, ready=False, before={})
+    away, nor_now = told(0, ready=False, before=starting)
+    complete, once = told(1, ready=True, before=starting)
+    again, _ = told(1, ready=False, before={**complete, "observedGeneration": 1})
+
+    states = [each["rollout"]["state"] for each in (starting, away, complete, again)]
+    assert states == ["Progressing", "Complete", "Complete", "Complete"]
+    assert starting["rollout"]["startedAt"] == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert "RolloutPromoted" not in none + nor_now
+    assert once.count("RolloutPromoted") == 1
 
 
 @pytest.mark.covers("OP-110")
