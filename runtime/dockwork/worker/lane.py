@@ -8,6 +8,7 @@ together, what ends meanwhile goes with the next.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -157,6 +158,7 @@ class Lane:
         self._waiting_for: dict[str, Run] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._asked = 0
+        self._claiming = 0
         self._number = 0
         self._hungry = False
         self._owes_answer = False
@@ -171,7 +173,7 @@ class Lane:
         self._configuring = False
         self._config_revision = config.revision
         self.config_version = 0  #: rises with each change that was read
-        self._offset_ms = 0.0
+        self._offset_ms: float | None = None  #: Redis TIME less this process' monotonic clock
         self._loop = asyncio.get_running_loop()
         # Not that of the job that ended: what its handler set there is not for those that are claimed next.
         self._context = copy_context()
@@ -391,7 +393,9 @@ class Lane:
             if self._ended:
                 batch, self._ended = self._ended[:BATCH], self._ended[BATCH:]
                 self._send_settle(batch, room)
-            elif (room and self._hungry) or self._owes_answer:
+            elif (room and self._hungry and not self._claiming) or self._owes_answer:
+                # One at a time, however many slots are free: most often somebody waits for one job, and the claim
+                # that comes back full asks for the rest.
                 self._send_claim(room)
             else:
                 break
@@ -414,6 +418,7 @@ class Lane:
         self._soon()
 
     def _send_claim(self, room: int) -> None:
+        self._claiming += 1
         self._start(self._claim(self._reserve(room), room))
 
     def _send_settle(self, batch: list[Run], room: int) -> None:
@@ -429,7 +434,7 @@ class Lane:
         return self._number
 
     async def _claim(self, number: int, room: int) -> None:
-        known = self._known_now()
+        known, asked_at = self._known_now(), clock.monotonic()
         try:
             claimed = await self._ask(
                 lambda: self.store.claim(self.name, self._tools.owner, number=number, slots=room, known=known)
@@ -441,7 +446,8 @@ class Lane:
             return
         finally:
             self._asked -= room
-        self._took(claimed, room)
+            self._claiming -= 1
+        self._took(claimed, room, asked_at)
 
     async def _settle(self, number: int, batch: list[Run], room: int) -> None:
         try:
@@ -451,7 +457,7 @@ class Lane:
             raise
 
     async def _send_outcomes(self, number: int, batch: list[Run], room: int) -> None:
-        known = self._known_now()
+        known, asked_at = self._known_now(), clock.monotonic()
         settlements = [run.settlement for run in batch if run.settlement is not None]
         done: list[Done] = []
         if len(settlements) < len(batch):
@@ -489,7 +495,7 @@ class Lane:
         self.tally.ended += len(batch) - lost
         if self.on_ended is not None:
             self.on_ended()
-        self._took(settled.claimed, room)
+        self._took(settled.claimed, room, asked_at)
 
     def _settle_failed(self, batch: list[Run], error: Exception) -> None:
         """One bad settlement must not hold the others: try each alone; one that fails alone has failed."""
@@ -546,10 +552,10 @@ class Lane:
                 self.link.answered()
                 return answer
 
-    def _took(self, claimed: Claimed, room: int) -> None:
+    def _took(self, claimed: Claimed, room: int, asked_at: float) -> None:
         now = self._loop.time()
         self.passed_at = now
-        self._offset_ms = claimed.now_ms - now * 1000
+        self._heed_time(claimed.now_ms, asked_at)
         self._heed_config(claimed.config_revision)
         if claimed.claims:
             now_ms, take, runner = claimed.now_ms, self._take, self.runner
@@ -660,7 +666,8 @@ class Lane:
     def _wait_until(self, due_ms: int, *, holds: bool) -> None:
         """Claim when Redis TIME reaches `due_ms`: the server's own timeout came 67 ms late (measured)."""
         delay = max(due_ms - self._redis_ms(), 0) / 1000 + (0 if holds else OTHERS_LATER)
-        at = self._loop.time() + delay
+        # uvloop rounds to the nearest millisecond: half of the claims came before their time, and again.
+        at = math.ceil((clock.monotonic() + delay) * 1000 - 0.05) / 1000
         if self.closed or at >= self._due_at:
             # The claim at the earlier time is to hand this marker on.
             self._holds_due = self._holds_due or holds
@@ -677,9 +684,21 @@ class Lane:
         self._holds_due = self._holds_due or self._timer_holds
         self.hunger()
 
+    def _heed_time(self, redis_ms: int, asked_at: float) -> None:
+        """Narrow down Redis TIME: it was `redis_ms` at some moment between the asking and now.
+
+        The last reply alone does not tell: one that a write to the disk held up by 100 ms after the script had looked
+        at the clock made all due times 100 ms late until the next.
+        Source    the intersection of intervals: Marzullo and Owicki (1983)
+        """
+        least = redis_ms - clock.monotonic() * 1000
+        most = redis_ms + 1 - asked_at * 1000
+        known = least if self._offset_ms is None else max(self._offset_ms, least)
+        self._offset_ms = min(known, most)
+
     def _redis_ms(self) -> float:
-        """Redis TIME as the last claim's reply lets us know it; never ahead of it."""
-        return self._loop.time() * 1000 + self._offset_ms
+        """Redis TIME as the replies let us know it; ahead of it at most by what the clocks have parted since."""
+        return clock.monotonic() * 1000 + (self._offset_ms or 0.0)
 
     def _known_now(self) -> Sequence[str]:
         now = self._loop.time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -208,14 +209,38 @@ async def test_claims_ask_for_the_free_slots_in_batches_of_64_and_never_for_more
     bench = Bench(slots=100)
 
     bench.lane.hunger()
-    first, second = await bench.next(2)
+    (first,) = await bench.next()
+    assert first.said["slots"] == 64
+    await bench.none()  # whether there is more is what its answer says
 
-    assert (first.said["slots"], second.said["slots"]) == (64, 36)
-    assert bench.lane.free == 0
     first.answer.set_result(claims(*[f"a{n}" for n in range(64)]))
+    (second,) = await bench.next()
+    assert second.said["slots"] == 36
+    assert bench.lane.free == 0
     second.answer.set_result(claims(*[f"b{n}" for n in range(36)]))
     await bench.none()
     assert (bench.lane.busy, bench.lane.free) == (100, 0)
+
+
+@pytest.mark.covers("RT-093", "RT-094")
+async def test_a_marker_for_one_job_costs_one_claim_however_many_slots_are_free() -> None:
+    bench = Bench(slots=500)
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims())
+    await bench.none()
+
+    bench.lane.woken(0)
+    (claim,) = await bench.next()
+    await bench.none()
+    # One that is popped meanwhile asks again: the claim under way may have looked before its job was there.
+    bench.lane.woken(0)
+    (again,) = await bench.next()
+    await bench.none()
+
+    claim.answer.set_result(claims("a"))
+    again.answer.set_result(claims())
+    await bench.none()
 
 
 async def test_what_ends_in_one_tick_travels_in_one_call_that_claims_as_many() -> None:
@@ -381,6 +406,47 @@ async def test_a_marker_that_is_popped_while_an_earlier_timer_runs_is_handed_on_
 
     assert 0.05 <= loop.time() - begun < 0.25
     holder.answer.set_result(claims())
+
+
+class Clock:
+    """This process' monotonic clock, as the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 500.0
+        monkeypatch.setattr("dockwork.clock.monotonic", lambda: self.now)
+
+
+async def told(bench: Bench, time: Clock, redis_ms: int, *, there: float, back: float) -> None:
+    """A claim whose way there and back takes so many seconds; Redis looks at its clock between the two."""
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    time.now += there + back
+    claim.answer.set_result(replace(claims(), now_ms=redis_ms))
+    await bench.none()
+
+
+@pytest.mark.covers("RT-096")
+async def test_a_reply_that_was_held_up_does_not_set_the_time_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    time, bench = Clock(monkeypatch), Bench(slots=1)
+    await told(bench, time, 7_000_000, there=0.001, back=0.001)
+    time.now += 1
+    # Redis looks at its clock at once, and writes to its disk for 200 ms before it answers.
+    await told(bench, time, 7_001_002, there=0.001, back=0.2)
+
+    assert bench.lane._redis_ms() == pytest.approx(7_001_202, abs=1)
+
+
+@pytest.mark.covers("RT-096")
+async def test_a_clock_of_redis_that_was_set_back_or_forth_is_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, bench = Clock(monkeypatch), Bench(slots=1)
+    await told(bench, time, 7_000_000, there=0.001, back=0.001)
+    await told(bench, time, 6_990_000, there=0.001, back=0.001)
+    assert bench.lane._redis_ms() == pytest.approx(6_990_001, abs=2)
+
+    await told(bench, time, 7_500_000, there=0.001, back=0.001)
+    assert bench.lane._redis_ms() == pytest.approx(7_500_001, abs=2)
 
 
 @pytest.mark.covers("RT-122")
