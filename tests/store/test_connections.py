@@ -21,6 +21,7 @@ from dockwork.errors import (
 )
 from dockwork.settings import RedisSettings
 from dockwork.store import listening, waiting
+from dockwork.store.connections import Wire
 from dockwork.store.protocol import Outcome, Settlement, Verdict, Wake
 from dockwork.store.redis import RedisStore
 from dockwork.store.scripts import script
@@ -194,6 +195,23 @@ async def test_after_a_script_flush_only_the_call_that_did_not_run_is_sent_again
     assert len(said[1].claims) == 1
     outcomes = sorted(admission.outcome for admissions in (said[0], said[3]) for admission in admissions)
     assert outcomes == ["accepted", "duplicate"]
+
+
+@pytest.mark.covers("RT-063")
+async def test_replies_and_errors_are_read_without_hiredis_too(
+    redis: RedisWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockwork.store.connections.find_reader", lambda: None)
+    wire = await Wire.connect(redis.store._connector)
+    try:
+        await wire.command("HSET", "dw:hash", "a", "b")
+        with pytest.raises(ScriptFailed, match="WRONGTYPE"):
+            await wire.command("INCR", "dw:hash")
+        long = "x" * 300_000
+        await wire.command("SET", "dw:long", long)
+        assert await wire.command("GET", "dw:long") == long.encode()
+    finally:
+        await wire.close()
 
 
 @pytest.mark.covers("RT-063", "FM-23")

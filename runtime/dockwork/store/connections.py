@@ -21,6 +21,7 @@ import redis.exceptions as redis_errors
 from dockwork.errors import AccessDenied, DockworkError, InvalidUrl, OutcomeUnknown, StoreUnavailable
 from dockwork.store.calls import Arg, Call
 from dockwork.store.connectors import Connector, RedisConnection
+from dockwork.store.receiving import Receiver, find_reader
 from dockwork.store.refusals import (
     LOST,
     check_mode,
@@ -43,6 +44,9 @@ CALLS_PER_WIRE = 64
 
 #: A timer's grain: it may ring a little early.
 TICK_S = 0.01
+
+#: redis-py counts these as lost connections; they are answers.
+ANSWERS = (redis_errors.BusyLoadingError, redis_errors.AuthenticationError)
 
 #: A script that is gone is loaded again this often for one call, should somebody flush them all the time.
 LOADS_AT_MOST = 20
@@ -185,6 +189,10 @@ class Wire:
 
     def _start(self) -> None:
         self.alive = True
+        make_reader = find_reader()
+        if make_reader is not None:
+            Receiver(self._connection, make_reader, self._take, self._lose)
+            return
         self._reader = self._loop.create_task(self._read(), name="dockwork-redis-reader")
 
     async def _greet(self, scripts: bool) -> None:
@@ -253,13 +261,19 @@ class Wire:
         asking    a slot is on its way to this node, and another one sent the call here
         """
         packed = pack_call(call, every_key=self._every_key)
-        for _ in range(LOADS_AT_MOST):
+        if asking:
+            packed = _ASKING + packed
+        answers = 1 + asking
+        for turn in range(LOADS_AT_MOST):
             try:
-                reply = await self.send(_ASKING + packed if asking else packed, answers=1 + asking)
+                reply = await self.send(packed, answers=answers)
                 return call.read(reply)
             except redis_errors.NoScriptError:
                 # It did not run. Calls written after it may have: none may rely on the order.
                 await self._load([script(call.script)])
+                if turn == 1:  # somebody flushes them at this moment: from now on in one go with the call
+                    packed = pack(["SCRIPT", "LOAD", script(call.script).text]) + packed
+                    answers += 1
             except redis_errors.RedisError as error:
                 raise self.refusal(call.script, error) from error
             except OutcomeUnknown as error:
@@ -286,6 +300,24 @@ class Wire:
 
     # Reading
 
+    def _take(self, reply: Any) -> None:
+        """Hand `reply` to whoever waits for it."""
+        if not self.alive:
+            return
+        is_error = isinstance(reply, redis_errors.RedisError)
+        if not self._waiting:
+            self._lose(ConnectionError("Redis answered what nobody asked"))
+        elif is_error and isinstance(reply, redis_errors.ConnectionError) and not isinstance(reply, ANSWERS):
+            self._lose(reply)
+        else:
+            future = self._waiting.popleft().future
+            if future.done():
+                return
+            if is_error:
+                future.set_exception(reply)
+            else:
+                future.set_result(reply)
+
     async def _read(self) -> None:
         read = self._connection.read_response
         waiting = self._waiting
@@ -298,8 +330,7 @@ class Wire:
                     reply = await read(disable_decoding=True, disconnect_on_error=False)
                 except redis_errors.ResponseError as answer:
                     failed = answer
-                except (redis_errors.BusyLoadingError, redis_errors.AuthenticationError) as answer:
-                    # redis-py counts these as lost connections; they are answers.
+                except ANSWERS as answer:
                     failed = answer
                 future = waiting.popleft().future
                 if future.done():
