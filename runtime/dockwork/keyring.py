@@ -67,8 +67,8 @@ class KeySource:
         ring = self._ring if self._file is None else self._read(self._file)
         if ring is None:
             raise EncryptionError(
-                f"there is no key for encrypted values: set {KEYS}, {KEY} or {KEYS_FILE}, "
-                "or give the app Encryption(keys=...)"
+                f"there is no key for encrypted values: set {KEY} to what `openssl rand -hex 32` gives, "
+                f"or {KEYS}, or {KEYS_FILE}, or give the app Encryption(keys=...)"
             )
         return ring
 

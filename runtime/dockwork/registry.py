@@ -46,7 +46,7 @@ from dockwork.core.unique import (
     check_key,
     key_hash,
 )
-from dockwork.errors import InvalidValue, require
+from dockwork.errors import EncryptionError, InvalidValue, require
 from dockwork.store.calls import CHECKPOINT_BYTES, RESULT_BYTES
 from dockwork.store.partition_shares import check_shares
 from dockwork.store.protocol import (
@@ -884,7 +884,10 @@ class Registry(Mapping[str, JobType[Any, Any]]):
         """Raises EncryptionError if a type seals values and there is no key ring."""
         for job_type in self._types.values():
             if job_type.sealing is not None:
-                job_type.key_source.ring()
+                try:
+                    job_type.key_source.ring()
+                except EncryptionError as error:
+                    raise EncryptionError(f"{job_type.name}: {error}") from None
 
     def queues(self) -> tuple[str, ...]:
         """The queues that the job types name, in order."""

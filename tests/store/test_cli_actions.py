@@ -407,3 +407,93 @@ def test_a_worker_told_queues_that_cannot_be_is_a_matter_of_usage(
     )
     assert done.returncode == 2
     assert "--queues: expected queues such as" in done.stderr
+
+
+#: Verbs with which one looks at what is there, or changes it: a wrong name is refused.
+OF_WHAT_IS_THERE = (
+    ["cancel", "nosuch", "j"],
+    ["edit", "nosuch", "j", "--revision", "0", "--priority", "1"],
+    ["errors", "nosuch"],
+    ["jobs", "nosuch"],
+    ["jobs", "nosuch", "j"],
+    ["keys", "nosuch"],
+    ["migrate", "nosuch"],
+    ["obliterate", "nosuch", "--confirm", "nosuch", "--yes"],
+    ["promote", "nosuch"],
+    ["purge", "nosuch", "--state", "dead", "--yes"],
+    ["quiesce", "nosuch", "w"],
+    ["reap", "nosuch"],
+    ["redrive", "nosuch"],
+    ["redrive", "nosuch", "j", "--digest", "d"],
+    ["repair", "nosuch"],
+    ["retry", "nosuch", "j"],
+    ["schedules", "nosuch"],
+    ["schedules", "nosuch", "s", "--pause"],
+    ["stats", "nosuch"],
+    ["workers", "mail", "nosuch"],
+)
+#: Verbs that make sense before the first job: the name is only remarked upon, on stderr.
+OF_WHAT_MAY_COME = (
+    ["close", "nosuch"],
+    ["events", "nosuch", "--for", "0.1"],
+    ["open", "nosuch"],
+    ["pause", "nosuch"],
+    ["resume", "nosuch"],
+)
+#: Those that make a queue, and the one that answers by a finding. Reseal takes an app, whose queues are known.
+OTHERS = {"enqueue", "doctor", "reseal"}
+UNKNOWN = "dockwork: nobody has used a queue nosuch in namespace default yet; known: mail\n"
+
+
+@pytest.mark.parametrize("words", OF_WHAT_IS_THERE, ids=" ".join)
+async def test_a_queue_that_nobody_has_used_is_refused_with_the_names_that_there_are(
+    app: App, words: list[str]
+) -> None:
+    await app.enqueue("fail", {"name": "ann"}, queue="mail")
+
+    done = cli(*words)
+
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.endswith(UNKNOWN)
+    assert await app.queues() == ["mail"]
+
+
+@pytest.mark.parametrize("words", OF_WHAT_MAY_COME, ids=" ".join)
+async def test_a_switch_of_a_queue_that_is_still_to_come_is_done_and_remarked_upon(
+    app: App, words: list[str]
+) -> None:
+    await app.enqueue("fail", {"name": "ann"}, queue="mail")
+
+    done = cli(*words)
+
+    assert done.stderr == UNKNOWN
+    is_switched = words[0] in ("pause", "close")
+    assert done.exit_code == (0 if is_switched or words[0] == "events" else 1)
+    assert await app.queues() == (["mail", "nosuch"] if is_switched else ["mail"])
+    if is_switched:
+        assert cli("stats", "nosuch").exit_code == 0
+
+
+def test_each_verb_on_a_queue_knows_what_to_do_with_a_wrong_name() -> None:
+    told = {words[0] for words in (*OF_WHAT_IS_THERE, *OF_WHAT_MAY_COME)} | OTHERS
+    group = main
+    context = click.Context(group)
+    takes = {
+        name
+        for name in COMMANDS
+        if (command := group.get_command(context, name)) is not None
+        and {"queue", "queues"} & {param.name for param in command.params}
+    }
+
+    assert takes - {"worker", "dev"} == told
+
+
+async def test_one_job_is_redriven_by_its_id_and_nothing_that_chooses_among_many(app: App) -> None:
+    for words, told in (
+        (["j", "--digest", "d", "--type", "fail"], "--type: expected none beside an ID"),
+        (["j", "--digest", "d", "--state", "dead"], "--state: expected none beside an ID"),
+        (["--digest", "d"], "--digest: expected an ID beside it"),
+        (["j"], "--digest: expected that of the reviewed job: dockwork jobs mail j"),
+    ):
+        done = cli("redrive", "mail", *words)
+        assert (done.exit_code, told in done.stderr) == (2, True), done.stderr

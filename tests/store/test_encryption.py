@@ -437,7 +437,7 @@ async def test_without_a_ring_nothing_is_stored_and_a_worker_does_not_start(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     for keys, said in (
-        (None, "there is no key for encrypted values: set DOCKWORK_PAYLOAD_KEYS"),
+        (None, "there is no key for encrypted values: set DOCKWORK_PAYLOAD_KEY to what `openssl rand"),
         ("k1:abc", "key 1: expected 32 bytes"),
     ):
         app = shop.app(keys)

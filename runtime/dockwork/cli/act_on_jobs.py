@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from dockwork.actions import MAY_REPEAT, Redriven, RedrivePlan
 from dockwork.app import App
@@ -52,7 +53,7 @@ def _each(
     async def all_of_them() -> dict[str, str]:
         return {job_id: str(await act(app, job_id)) for job_id in dict.fromkeys(ids)}
 
-    said = with_app(app, all_of_them)
+    said = with_app(app, all_of_them, on=[queue])
     if output == "json":
         write_json([{"id": job_id, "queue": queue, "outcome": word} for job_id, word in said.items()])
     else:
@@ -94,7 +95,7 @@ def retry(queue: str, ids: tuple[str, ...], namespace: str | None, output: str) 
 def promote(queue: str, ids: tuple[str, ...], namespace: str | None, output: str) -> None:
     """Make delayed jobs of QUEUE due now: these, or without an ID all that are due and nobody has promoted."""
     app = plain_app(namespace)
-    count = with_app(app, lambda: app.promote(queue, *ids))
+    count = with_app(app, lambda: app.promote(queue, *ids), on=[queue])
     if output == "json":
         write_json({"queue": queue, "promoted": count})
     else:
@@ -106,7 +107,9 @@ def promote(queue: str, ids: tuple[str, ...], namespace: str | None, output: str
 @click.command()
 @queue_argument
 @click.argument("job_id", required=False, metavar="[ID]")
-@click.option("--digest", default=None, help="Of the one job, as it was reviewed (dockwork jobs QUEUE ID).")
+@click.option(
+    "--digest", default=None, help="With ID: of the job as it was reviewed; dockwork jobs QUEUE ID shows it."
+)
 @click.option(
     "--state",
     type=click.Choice(["dead", "failed", "expired", "cancelled"]),
@@ -132,20 +135,24 @@ def redrive(
     namespace: str | None,
     output: str,
 ) -> None:
-    """Put ended jobs of QUEUE back: the reviewed one with ID, or all that the filters find.
+    """Put ended jobs of QUEUE back, to run again.
 
-    Without --yes it says what it would put back and does nothing. What a job did outside before it failed may
-    happen once more.
+    With ID, that one job, at once, if it is still as --digest says; no other option chooses it. Without ID, all
+    that --state, --type and --reason find: without --yes they are counted and nothing is done. What a job did
+    outside before it failed may happen once more.
     """
     app = plain_app(namespace)
+    if job_id is None and digest is not None:
+        raise click.UsageError("--digest: expected an ID beside it, because it is of one job")
     if job_id is not None:
+        _refuse_beside_id("state", "type_", "reason", "limit")
         if digest is None:
             raise click.UsageError(
                 f"--digest: expected that of the reviewed job: dockwork jobs {queue} {job_id}"
             )
         _each(queue, (job_id,), namespace, output, lambda app, one: app.redrive(one, digest, queue=queue))
         return
-    plan, done = with_app(app, lambda: _redrive(app, queue, state, type_, reason, limit, yes=yes))
+    plan, done = with_app(app, lambda: _redrive(app, queue, state, type_, reason, limit, yes=yes), on=[queue])
     facts: dict[str, Any] = {
         "queue": queue,
         "found": plan.count,
@@ -162,6 +169,14 @@ def redrive(
         _tell_redrive(plan, done, state)
     if done is None or done.ok < plan.count:
         raise click.exceptions.Exit(REFUSED if plan.count else 0)
+
+
+def _refuse_beside_id(*names: str) -> None:
+    """Options that choose among many are refused beside the ID of one, not ignored."""
+    context = click.get_current_context()
+    for param in context.command.params:
+        if param.name in names and context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{param.opts[0]}: expected none beside an ID, which names the one job")
 
 
 async def _redrive(
@@ -239,7 +254,9 @@ def edit(
     args = None if arguments is None else json_object(arguments)
     app = in_namespace(load_app(target), namespace) if target else plain_app(namespace)
     said = with_app(
-        app, lambda: app.edit(queue, job_id, revision, args=args, priority=priority, delay=delay, at=at)
+        app,
+        lambda: app.edit(queue, job_id, revision, args=args, priority=priority, delay=delay, at=at),
+        on=[queue],
     )
     if output == "json":
         write_json({"id": job_id, "queue": queue, "outcome": str(said)})

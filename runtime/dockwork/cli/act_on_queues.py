@@ -14,6 +14,7 @@ from dockwork.cli.exits import REFUSED
 from dockwork.cli.options import (
     SpanType,
     namespace_option,
+    no_queue,
     output_option,
     queue_argument,
     with_app,
@@ -36,7 +37,9 @@ def _tell_switch(facts: dict[str, Any], changed: bool, output: str, *, done: str
 
 def _switch(queue: str, namespace: str | None, output: str, *, paused: bool) -> None:
     app = plain_app(namespace)
-    changed = with_app(app, lambda: app.set_paused(queue, expected=not paused, wanted=paused))
+    changed = with_app(
+        app, lambda: app.set_paused(queue, expected=not paused, wanted=paused), on=[queue], new=True
+    )
     word = "paused" if paused else "running"
     _tell_switch(
         {"queue": queue, "paused": paused},
@@ -67,7 +70,9 @@ def resume(queue: str, namespace: str | None, output: str) -> None:
 
 def _intake(queue: str, namespace: str | None, output: str, *, closed: bool) -> None:
     app = plain_app(namespace)
-    changed = with_app(app, lambda: app.close_intake(queue) if closed else app.open_intake(queue))
+    changed = with_app(
+        app, lambda: app.close_intake(queue) if closed else app.open_intake(queue), on=[queue], new=True
+    )
     _tell_switch(
         {"queue": queue, "closed": closed},
         changed,
@@ -117,7 +122,7 @@ def purge(
     Without --yes it counts them and deletes nothing. If others are found than were counted, it stops.
     """
     app = plain_app(namespace)
-    plan, done = with_app(app, lambda: _purge(app, queue, state, older_than, yes=yes))
+    plan, done = with_app(app, lambda: _purge(app, queue, state, older_than, yes=yes), on=[queue])
     facts: dict[str, Any] = {"queue": queue, "state": state, "found": plan.count, "digest": plan.digest}
     if done is not None:
         facts |= {"deleted": done.deleted, "conflicted": done.conflicted}
@@ -163,7 +168,7 @@ def obliterate(
     elif done.conflicted:
         click.echo(f"another obliteration is under way: --token {done.token} goes on with it", err=True)
     elif done.missing:
-        click.echo(f"no queue {queue} in namespace {app.settings.namespace}", err=True)
+        click.echo(f"dockwork: {with_app(app, lambda: no_queue(app, queue))}", err=True)
     else:
         click.echo(f"queue {queue} is gone, {done.deleted} jobs with it")
     if not done.done:
@@ -185,7 +190,7 @@ async def _obliterate(app: App, queue: str, confirm: str, token: str | None) -> 
 def repair(queue: str, namespace: str | None, output: str) -> None:
     """Look at every job, index, lock and counter of QUEUE, and put right what is wrong."""
     app = plain_app(namespace)
-    found = with_app(app, lambda: app.repair(queue))
+    found = with_app(app, lambda: app.repair(queue), on=[queue])
     if output == "json":
         write_json({"queue": queue, **facts_of(found), "fixed": found.fixed})
         return
@@ -217,7 +222,7 @@ _REPAIRS = (
 def reap(queue: str, namespace: str | None, output: str) -> None:
     """Take back jobs of QUEUE whose lease is over, as workers do by themselves."""
     app = plain_app(namespace)
-    found = with_app(app, lambda: app.reap(queue))
+    found = with_app(app, lambda: app.reap(queue), on=[queue])
     if output == "json":
         write_json({"queue": queue, **facts_of(found)})
     else:
@@ -232,7 +237,9 @@ def reap(queue: str, namespace: str | None, output: str) -> None:
 def migrate(queue: str, version: int | None, namespace: str | None, output: str) -> None:
     """Raise the version of QUEUE's stored data, once every registered worker reads the new one."""
     app = plain_app(namespace)
-    done = with_app(app, lambda: app.migrate(queue) if version is None else app.migrate(queue, version))
+    done = with_app(
+        app, lambda: app.migrate(queue) if version is None else app.migrate(queue, version), on=[queue]
+    )
     if output == "json":
         write_json({"queue": queue, **facts_of(done)})
     elif done.behind:

@@ -39,7 +39,11 @@ def load_app(target: str) -> App:
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         found = "nothing" if app is None else type(app).__name__
-        raise click.UsageError(f"APP: expected an App at {target}; got {found}")
+        apps = sorted(
+            f"{module_name}:{name}" for name, value in vars(module).items() if isinstance(value, App)
+        )
+        known = f"{module_name} has {', '.join(apps)}" if apps else f"there is no App in {module_name}"
+        raise click.UsageError(f"APP: expected an App at {target}; got {found}; {known}")
     app.origin = module_name
     return app
 

@@ -19,6 +19,8 @@ import click
 
 from dockwork import clock
 
+#: The exit code of a worker that refused to start.
+REFUSED = 3
 #: A worker of `dev` puts back what runs after this, so that a change is seen soon.
 DRAIN_S = "3"
 #: How long the server may take to answer, or to end.
@@ -92,7 +94,8 @@ class Worker:
         code = None if self._process is None else self._process.poll()
         if code is not None and not self._told:
             self._told = True
-            click.echo(f"the worker ended with code {code}; waiting for a change", err=True)
+            hint = "; a variable that is missing is to be set before dockwork dev" if code == REFUSED else ""
+            click.echo(f"the worker ended with code {code}; waiting for a changed file{hint}", err=True)
 
 
 def worker_environ(environ: Mapping[str, str], url: str) -> dict[str, str]:

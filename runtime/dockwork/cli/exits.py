@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import click
@@ -24,6 +24,16 @@ class AppFailed(Exception):
     def __init__(self, target: str, error: Exception) -> None:
         self.error = error
         super().__init__(f"{target} cannot be imported")
+
+
+class NoQueue(DockworkError):
+    """Nobody has used a queue of that name."""
+
+    def __init__(self, queue: str, namespace: str, known: Sequence[str]) -> None:
+        some = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+        super().__init__(
+            f"nobody has used a queue {queue} in namespace {namespace} yet; known: {some or 'none'}"
+        )
 
 
 @contextmanager

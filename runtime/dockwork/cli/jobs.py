@@ -64,7 +64,7 @@ def jobs(
         _show_one(app, queue, job_id, output)
         return
     states = _ORDER if state is None else (State(state),)
-    found = with_app(app, lambda: _read(app, queue, states, limit))
+    found = with_app(app, lambda: _read(app, queue, states, limit), on=[queue])
     if output == "json":
         write_json(found)
         return
@@ -87,7 +87,7 @@ def _show_one(app: App, queue: str, job_id: str, output: str) -> None:
     async def read() -> Job | None:
         return await app.ref(queue, job_id).info()
 
-    job = with_app(app, read)
+    job = with_app(app, read, on=[queue])
     if job is None:
         click.echo(f"dockwork: no job {job_id} on queue {queue}, or its record is no longer kept", err=True)
         raise click.exceptions.Exit(REFUSED)

@@ -43,7 +43,7 @@ _MiB = 1024 * 1024
 def stats(queue: str, minutes: int, namespace: str | None, output: str) -> None:
     """Show the figures of QUEUE: jobs by state, what keeps them waiting, totals, and minute by minute."""
     app = plain_app(namespace)
-    now, past = with_app(app, lambda: _both(app, queue, minutes))
+    now, past = with_app(app, lambda: _both(app, queue, minutes), on=[queue])
     if output == "json":
         write_json({"queue": queue, **facts_of(now), "runnable": now.runnable, "minutes": past})
         return
@@ -104,7 +104,7 @@ def errors(queues: tuple[str, ...], limit: int, traces: bool, namespace: str | N
         found = [report for name in names for report in await app.errors(name, limit=limit)]
         return figures, sorted(found, key=lambda report: -report.at_ms)
 
-    figures, found = with_app(app, read)
+    figures, found = with_app(app, read, on=queues)
     if output == "json":
         write_json({"stats": figures, "recent": found})
         return
@@ -184,7 +184,7 @@ def events(
         except TimeoutError:
             return
 
-    with_app(app, bounded)
+    with_app(app, bounded, on=[queue], new=True)
 
 
 def _event(event: Event | Gap) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def workers(queues: tuple[str, ...], namespace: str | None, output: str) -> None
             found.append((name, await client.store.sample(queue, horizon_ms=0)))
         return found
 
-    samples = with_app(app, read)
+    samples = with_app(app, read, on=queues)
     rows = [(name, beat, sample.time_ms) for name, sample in samples for beat in sample.workers]
     if output == "json":
         write_json([{"queue": name, **facts_of(beat)} for name, beat, _ in rows])

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
 
 from dockwork.app import App
+from dockwork.cli.exits import NoQueue
 from dockwork.core.durations import parse_span
+from dockwork.core.keys import QueueName
 from dockwork.errors import DockworkError, InvalidValue
 
 T = TypeVar("T")
@@ -95,11 +97,31 @@ def json_object(text: str) -> dict[str, Any]:
     return found
 
 
-def with_app(app: App, call: Callable[[], Awaitable[T]]) -> T:
-    """The result of `call` on a loop of its own, with the app's connection closed after it."""
+def with_app(
+    app: App, call: Callable[[], Awaitable[T]], *, on: Sequence[str | None] = (), new: bool = False
+) -> T:
+    """The result of `call` on a loop of its own, with the app's connection closed after it.
+
+    on        queues that are meant, None for no particular one; NoQueue for one that nobody has used yet
+    new       it makes sense before the first use, too: then it is only told, on stderr
+    """
 
     async def whole() -> T:
         async with app:
+            for queue in on:
+                if queue is not None and (unknown := await no_queue(app, queue)) is not None:
+                    if not new:
+                        raise unknown
+                    click.echo(f"dockwork: {unknown}", err=True)
             return await call()
 
     return asyncio.run(whole())
+
+
+async def no_queue(app: App, queue: str) -> NoQueue | None:
+    """What is to be said of a queue that nobody has used, None where it is known; those of the app's types are."""
+    name = QueueName(app.settings.namespace, queue)
+    known = await app.queues()
+    if name.queue in known or name.queue in app.registry.all_queues():
+        return None
+    return NoQueue(queue, name.namespace, known)

@@ -50,7 +50,7 @@ def quiesce(
         click.echo(json.dumps({"event": event, **facts}) if output == "json" else words)
 
     name = QueueName(app.settings.namespace, queue)
-    with_app(app, lambda: _hold(app, name, names, span, until_idle, tell))
+    with_app(app, lambda: _hold(app, name, names, span, until_idle, tell), on=[queue])
 
 
 async def _hold(

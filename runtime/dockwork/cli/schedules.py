@@ -46,7 +46,7 @@ def schedules(
     if change and queue and name:
         _change(app, queue, name, change, output)
         return
-    found = with_app(app, lambda: app.schedules(queue))
+    found = with_app(app, lambda: app.schedules(queue), on=[queue])
     if name is not None:
         found = [one for one in found if one.name == name]
         if not found:
@@ -76,7 +76,7 @@ def _missing(queue: str | None, name: str) -> None:
 
 def _change(app: App, queue: str, name: str, change: str, output: str) -> None:
     calls = {"pause": app.pause_schedule, "resume": app.resume_schedule, "remove": app.unschedule}
-    done = with_app(app, lambda: calls[change](name, queue=queue))
+    done = with_app(app, lambda: calls[change](name, queue=queue), on=[queue])
     if output == "json":
         write_json({"queue": queue, "name": name, change: done})
     elif done:

@@ -19,7 +19,7 @@ from dockwork.resealing import ResealReport
 def keys(queue: str | None, namespace: str | None, output: str) -> None:
     """Count the jobs that each encryption key seals something of. A key that has none can be retired."""
     app = plain_app(namespace)
-    counts = with_app(app, lambda: app.keys(queue))
+    counts = with_app(app, lambda: app.keys(queue), on=[queue])
     if output == "json":
         write_json(counts)
         return
@@ -46,7 +46,7 @@ def reseal(target: str, queue: str | None, namespace: str | None, output: str) -
         with bar("looked at") as progress:
             return await app.reseal(queue, told=lambda report: progress(report.looked, 0))
 
-    done = with_app(app, work)
+    done = with_app(app, work, on=[queue])
     if output == "json":
         write_json(done)
     else:

@@ -462,7 +462,14 @@ class MemoryStore(ActionMemory):
 
     async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
         with self._turn(queue) as turn:
-            return memory_operator.set_paused(turn, expected=expected, wanted=wanted)
+            changed = memory_operator.set_paused(turn, expected=expected, wanted=wanted)
+            return self._switched(queue, changed)
+
+    def _switched(self, queue: QueueName, changed: bool) -> bool:
+        """A queue that was switched before its first job is one that is there."""
+        if changed:
+            self._announced.add(queue)
+        return changed
 
     async def get(self, queue: QueueName, job_id: str, *, digest: bool = False) -> JobView | None:
         with self._turn(queue) as turn:
@@ -488,7 +495,7 @@ class MemoryStore(ActionMemory):
             was = turn.queue.closed_by_hand
             if was is expected:
                 turn.queue.closed_by_hand = wanted
-            return was is expected
+            return self._switched(queue, was is expected)
 
     async def stats(self, queue: QueueName) -> QueueStats:
         with self._turn(queue) as turn:

@@ -435,7 +435,10 @@ class RedisStore(ActionStore):
     # --- people
 
     async def set_paused(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
-        return await self._run(operator_calls.set_paused(self.keys(queue), expected=expected, wanted=wanted))
+        changed = await self._run(
+            operator_calls.set_paused(self.keys(queue), expected=expected, wanted=wanted)
+        )
+        return await self._switched(queue, changed)
 
     async def get(self, queue: QueueName, job_id: str, *, digest: bool = False) -> JobView | None:
         return await self._run(views.get(self.keys(queue), job_id, digest=digest))
@@ -449,7 +452,14 @@ class RedisStore(ActionStore):
         return await self._run(limit_calls.figures(self.keys(queue), minutes))
 
     async def set_closed(self, queue: QueueName, *, expected: bool, wanted: bool) -> bool:
-        return await self._run(limit_calls.set_closed(self.keys(queue), expected=expected, wanted=wanted))
+        changed = await self._run(limit_calls.set_closed(self.keys(queue), expected=expected, wanted=wanted))
+        return await self._switched(queue, changed)
+
+    async def _switched(self, queue: QueueName, changed: bool) -> bool:
+        """A queue that was switched before its first job is one that is there."""
+        if changed:
+            await self._announce(queue, await self._wire(queue))
+        return changed
 
     async def stats(self, queue: QueueName) -> QueueStats:
         return await self._run(views.stats(self.keys(queue)))
