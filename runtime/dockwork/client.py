@@ -215,7 +215,12 @@ class JobRef(Generic[R]):
                 self.id, view.state, f"its result of {view.result_dropped} bytes was too large to keep"
             )
         data = b"null" if view.result is None else view.result
-        result: R = json.loads(data) if self.job_type is None else self.job_type.load_result(data)
+        job_type = self.job_type
+        if job_type is None:
+            # A reference by name: the result is plain JSON, unless its type seals it.
+            known = self.client().types.get(view.type)
+            job_type = known if known is not None and known.sealing and known.sealing.result else None
+        result: R = json.loads(data) if job_type is None else job_type.load_result(data)
         return result
 
 
