@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 #: A renewal thread that made no round for so many beats is dead or hung.
 MISSED_BEATS = 3
-#: A claim loop with free slots makes a pass at least each 10 s.
+#: A claim loop with free slots makes a pass at least each 15 s.
 CLAIM_PASS_WITHIN_S = 30.0
 #: What a handler may block the loop beyond its hard timeout.
 BLOCKED_OVER_HARD_S = 30.0

@@ -57,7 +57,11 @@ class ProbeServer:
         self._clients: set[_Client] = set()
         self._selector = selectors.DefaultSelector()
         self._socket = _listen(address)
-        self._selector.register(self._socket, selectors.EVENT_READ)
+        self._selector.register(self._socket, selectors.EVENT_READ, self._accept)
+        self._ear, self._bell = socket.socketpair()
+        self._ear.setblocking(False)
+        self._bell.setblocking(False)
+        self._selector.register(self._ear, selectors.EVENT_READ, self._hear)
 
     @property
     def port(self) -> int:
@@ -66,19 +70,30 @@ class ProbeServer:
     def poll(self, seconds: float) -> None:
         """Answer what comes within `seconds`."""
         for key, _ in self._selector.select(seconds):
-            if key.data is None:
-                self._accept()
-            else:
+            if isinstance(key.data, _Client):
                 self._serve(key.data)
+            else:
+                key.data()
         now = clock.monotonic()
         for client in [each for each in self._clients if now - each.begun_at > CLIENT_WITHIN]:
             self._drop(client)
+
+    def wake(self) -> None:
+        """Let `poll` return now. From any thread."""
+        try:
+            self._bell.send(b"\0")
+        except OSError:
+            return  # it is full of bells, or closed
 
     def close(self) -> None:
         for client in list(self._clients):
             self._drop(client)
         self._selector.close()
-        self._socket.close()
+        for each in (self._socket, self._ear, self._bell):
+            each.close()
+
+    def _hear(self) -> None:
+        self._ear.recv(64)
 
     def _accept(self) -> None:
         try:

@@ -49,12 +49,15 @@ class Upkeep:
 
     async def run_once(self) -> Kept:
         store, queue = self._lane.store, self._lane.name
-        refilled = await store.refill(queue)
-        ticked = await store.tick(queue)
-        promoted = await _repeat(lambda: store.promote(queue))
-        returned, buried = await store.reap(queue)
-        expired = await _repeat(lambda: store.expire(queue))
-        trimmed = await _repeat(lambda: store.trim(queue))
+        # Together: what is asked in one go Redis reads in one go, and mostly there is nothing to do.
+        refilled, ticked, promoted, (returned, buried), expired, trimmed = await asyncio.gather(
+            store.refill(queue),
+            store.tick(queue),
+            _repeat(lambda: store.promote(queue)),
+            store.reap(queue),
+            _repeat(lambda: store.expire(queue)),
+            _repeat(lambda: store.trim(queue)),
+        )
         if refilled:
             log.info("plans_refilled", uids=refilled, queue=queue.queue)
         for each in ticked:

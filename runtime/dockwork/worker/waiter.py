@@ -14,8 +14,12 @@ from dockwork.worker.reconnect import LOST
 
 log = get_logger("waiter")
 
-#: Seconds of one blocking call. Its end is the ping of an idle worker: proof that Redis still answers.
-BLOCK_S = 10.0
+#: Seconds of one blocking call; its end proves that this connection still lives.
+BLOCK_S = 15.0
+#: The same where the lease is so long that renewals are too rare to tell that Redis answers: they come at a third of
+#: it, and readiness wants an answer each 10 s.
+BLOCK_ALONE_S = 8.0
+LONG_LEASE_S = 24.0
 
 
 class Waiter:
@@ -33,7 +37,8 @@ class Waiter:
             lane.short.clear()
             return
         try:
-            wake = await lane.store.wait(lane.name, BLOCK_S)
+            block_s = BLOCK_ALONE_S if lane.lease_s > LONG_LEASE_S else BLOCK_S
+            wake = await lane.store.wait(lane.name, block_s)
         except LOST as error:
             await lane.link.pause(error)
             lane.hunger()  # a marker may have been lost with the connection

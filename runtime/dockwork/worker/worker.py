@@ -703,6 +703,9 @@ class Worker:
             lanes=tuple(_figures_of(lanes, now) for lanes in _by_queue(self.lanes)),
         )
 
+    def is_idle(self) -> bool:
+        return self._running and not self.drain.begun and not any(lane.working for lane in self.lanes)
+
     def shortest_lease_s(self) -> float:
         return min((lane.lease_s for lane in self.lanes), default=LEASE_S)
 
