@@ -123,6 +123,9 @@ _ACCEPTED: Mapping[bytes, State] = {
 }
 
 
+_READY, _ACCEPT = State.READY, Admitted.ACCEPTED
+
+
 def key_hash(key: str) -> str:
     """A concurrency key as Redis has it: two of a billion keys are alike with a chance of 10^-6."""
     return hashlib.sha1(key.encode(), usedforsecurity=False).hexdigest()[:20]
@@ -213,17 +216,22 @@ def enqueue(keys: QueueKeys, jobs: Sequence[NewJob]) -> Call[list[Admission]]:
     """Store `jobs`, 1 to 256 with distinct or equal ids; one admission each, in order."""
 
     def decode(reply: list[Any]) -> list[Admission]:
-        said = zip(jobs, reply[1:], strict=True)
-        return [_admission(job.id, word) for job, word in said]
+        if reply[1] == b"*":
+            return [Admission(id=job_id, outcome=_ACCEPT, state=_READY) for job_id in ids]
+        said = zip(ids, reply[1:], strict=True)
+        return [_admission(job_id, word) for job_id, word in said]
 
-    args: list[Arg] = [len(jobs)]
+    ids = [job.id for job in jobs]
+    count = len(jobs)
+    args: list[Arg] = [count if len(set(ids)) == count else -count]
     name = "enqueue"
     for job in jobs:
         check_new_job(job)
         if job.keys is not None:
             name = "enqueue_keyed"  # a script of its own, so that other jobs do not pay for it
+            args[0] = count
         args += (job.id, job.type, job_options(job), job.envelope)
-    return Call(name, keys, args, decode, [job.id for job in jobs])
+    return Call(name, keys, args, decode, ids)
 
 
 def enqueue_batches(jobs: Sequence[NewJob]) -> list[Sequence[NewJob]]:

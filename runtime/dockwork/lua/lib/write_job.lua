@@ -2,6 +2,7 @@
 --- @include "place"
 --- @include "postpone"
 --- @include "use_keys"
+--- @include "mark_of"
 -- Writes the record of a checked job and marks it for its index. Absent fields mean their default.
 local function write_job(S, job)
   local seq, set = job.seq, job.set
@@ -16,7 +17,7 @@ local function write_job(S, job)
     return
   end
   -- "m": the record has more than the plain fields; without it readers spare themselves the look-ups.
-  fields[11], fields[12] = "m", "1"
+  fields[11], fields[12] = "m", (job.due ~= S.ms or job.u) and "1" or mark_of(set)
   local size = 12
   for name, value in pairs({p = set.p, mr = set.mr, mv = set.mv, to = set.to, kp = set.kp, k = set.k, kl = set.kl,
       sf = set.sf, rp = set.rp, u = job.u, d = job.due ~= S.ms and whole(job.due) or nil}) do
