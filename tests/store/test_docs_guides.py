@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import inspect
 import os
 import re
@@ -19,6 +20,7 @@ from click.testing import CliRunner
 
 from dockwork import App, Settings
 from dockwork.cli import COMMANDS, main
+from dockwork.core.slots import parse_slots
 from support.redis_server import RedisServer
 from support.waiting import until_async
 
@@ -105,6 +107,40 @@ async def test_a_guide_with_a_worker_runs_from_top_to_bottom(
         await app.close()
 
     assert len(rest) >= 4
+
+
+async def test_the_workers_guide_runs_from_top_to_bottom(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    a_guide(server, monkeypatch)
+    *declared, (line, running) = blocks("workers.md", "python")
+    # A file: the child process of its handler has to import it.
+    (tmp_path / "workers_guide.py").write_text("\n\n".join(text for _, text in declared))
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("workers_guide")
+    await run_block(running, line, "workers.md", module)
+    app: App = module.app
+
+    assert len(declared) == 2
+    assert (app.registry["render"].isolation, module.running.result()) == ("process", 0)
+    assert (await app.stats("mail")).counts["completed"] == 1
+    await app.close()
+
+
+def test_each_worker_command_of_the_workers_guide_is_one() -> None:
+    lines = [
+        line.partition("#")[0].split()
+        for _, text in blocks("workers.md", "sh")
+        for line in text.splitlines()
+        if line.startswith("dockwork worker")
+    ]
+    command = main.get_command(click.Context(main), "worker")
+    assert command is not None
+
+    assert len(lines) == 6
+    for words in lines:
+        context = command.make_context("worker", words[2:])
+        assert parse_slots(context.params["queues"] or "mail").queues
 
 
 async def test_the_configuration_guides_snippets_run() -> None:
