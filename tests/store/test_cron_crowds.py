@@ -20,7 +20,7 @@ from support.waiting import until_async
 FULL = bool(os.environ.get("DOCKWORK_TEST_FULL"))
 TESTS = Path(__file__).parents[1]
 
-#: A process that claims, and so ticks, until nothing is left of the schedule, without a pause.
+#: A process that claims, and so ticks, from the plan on until nothing is left of the schedule, without a pause.
 TICKER = """
 import asyncio, sys
 from dockwork.store.protocol import Owner
@@ -31,8 +31,10 @@ async def main():
     store, number = RedisStore(sys.argv[1]), 0
     print("up", flush=True)
     while True:
-        (state,) = await store.cron_states(QUEUE, [UID])
-        if state.next_ms is None:
+        states = await store.cron_states(QUEUE, [UID])
+        if not states:
+            continue  # not planned yet
+        if states[0].next_ms is None:
             break
         number += 1
         await store.claim(QUEUE, Owner(pod=sys.argv[2], boot="b"), number=number, slots=2)
