@@ -82,6 +82,9 @@ class Metrics:
         self.arrivals = gauge("dockwork_queue_arrivals_per_second", "Smoothed arrivals")
         self.replicas = gauge("dockwork_queue_replicas", "Worker pods by kind", "kind")
         self.stranded = gauge("dockwork_queue_stranded_jobs", "Parked jobs that no live version knows")
+        self.sealed = gauge(
+            "dockwork_sealed_jobs", "Jobs that an encryption key seals something of", "key_id"
+        )
         self.condition = gauge("dockwork_queue_condition", "1 True, 0 False", "type")
         self.rollout = gauge(
             "dockwork_rollout_info", "1 for the state that the rollout is in", "state", "hash"

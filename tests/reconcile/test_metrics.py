@@ -46,23 +46,31 @@ async def test_every_figure_is_there_and_series_of_deleted_objects_vanish(
         await shop.cronjob(schedule="@every 1s", queueRef={"name": "mail"})
         await shop.wait_deployment(replicas=1)
         await shop.run_pods(1)
-        await store.enqueue(queue, [NewJob(id="j", type="mail.send", envelope=b"{}", due_in_ms=3_600_000)])
+        job = NewJob(id="j", type="mail.send", envelope=b"{}", due_in_ms=3_600_000, sealed="k1")
+        await store.enqueue(queue, [job])
         await shop.wait_condition("Ready", "True")
 
         async def complete() -> dict[str, list[tuple[dict[str, str], float]]] | None:
             shown = await read(operator.probes.port)
             rows = {labels["state"]: value for labels, value in shown.get("dockwork_queue_jobs", [])}
-            return shown if rows.get("delayed") == 1 and shown.get("dockwork_cron_lag_seconds") else None
+            return (
+                shown
+                if rows.get("delayed") == 1
+                and shown.get("dockwork_sealed_jobs")
+                and shown.get("dockwork_cron_lag_seconds")
+                else None
+            )
 
         shown = await until_async(complete, within=60)
         assert shown is not None
+        at = {"namespace": shop.namespace, "name": "mail"}
         assert {f"dockwork_operator_{name}" for name in OF_THE_OPERATOR} <= shown.keys()
         assert {f"dockwork_queue_{name}" for name in OF_A_QUEUE} <= shown.keys()
         assert {f"dockwork_cron_{name}" for name in OF_A_CRONJOB} <= shown.keys()
         assert {"dockwork_scale_decisions", "dockwork_rollout_info"} <= shown.keys()
         assert {"dockwork_scale_down_wrong_victim", "dockwork_jobs_interrupted"} <= shown.keys()
+        assert shown["dockwork_sealed_jobs"] == [({**at, "key_id": "k1"}, 1.0)]
         assert shown["dockwork_operator_leader"] == [({}, 1.0)]
-        at = {"namespace": shop.namespace, "name": "mail"}
         assert ({**at, "type": "Ready"}, 1.0) in shown["dockwork_queue_condition"]
         assert [value for _, value in shown["dockwork_operator_redis_up"]] == [1.0]
 

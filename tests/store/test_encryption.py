@@ -654,6 +654,7 @@ async def test_the_counts_per_key_equal_a_full_scan_whatever_happens(shop: Shop,
             case 8:
                 await dice.choice([app.reseal, app.repair, lambda queue: trim(shop)])("mail")
         assert await app.keys("mail") == await shop.scan(), (seed, step)
+        assert (await shop.store.sample(MAIL, horizon_ms=0)).sealed == await app.keys("mail"), (seed, step)
 
     await apps[1].reseal("mail")
     assert set(await apps[1].keys("mail")) <= {"k2"}

@@ -239,6 +239,7 @@ class SampleSeen:
     parked_types: Mapping[str, int] = field(default_factory=dict)
     parked_first: str = ""
     totals: Mapping[str, int] = field(default_factory=dict)
+    sealed: Mapping[str, int] = field(default_factory=dict)
     workers: tuple[WorkerSeen, ...] = ()
     quiesced: Mapping[str, str] = field(default_factory=dict)
     leased: Mapping[str, int] = field(default_factory=dict)

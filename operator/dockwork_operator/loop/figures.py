@@ -78,6 +78,9 @@ def show_queue(
             metrics.jobs.labels(*at, state).set(getattr(sample, state))
         for by, count in sample.throttled_by.items():
             metrics.throttled.labels(*at, by).set(count)
+        metrics.sealed.remove_by_labels({"namespace": key.namespace, "name": key.name})
+        for key_id, count in sample.sealed.items():
+            metrics.sealed.labels(*at, key_id).set(count)
         metrics.oldest.labels(*at).set(sample.oldest_ms / 1000)
         metrics.service.labels(*at).set(memory.rates.service_s)
         metrics.arrivals.labels(*at).set(memory.rates.arrivals)

@@ -298,6 +298,7 @@ def sample_seen(sample: Sample) -> SampleSeen:
         parked_types=sample.parked_types,
         parked_first=sample.parked_first,
         totals=sample.totals,
+        sealed=sample.sealed,
         workers=tuple(
             WorkerSeen(
                 owner=beat.owner,

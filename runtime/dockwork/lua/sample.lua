@@ -18,18 +18,19 @@
 -- KEYS[17]  owner     string
 -- KEYS[18]  records   prefix
 -- KEYS[19]  parked_types prefix
+-- KEYS[20]  key_ids   hash
 -- ARGV[1]   horizon_ms int  due within it counts as due soon
 -- ARGV[2]   template  str   hash of the pod template, or ""
 -- ARGV[3]   channel   str   "" or: mark the queue cold for 60 s, the first claimable job publishes here
 -- Returns   {"ok", now_ms, counts, flags, stats, parked, workers, quiesce, leased, parked_first, throttled, limits,
---            owner|nil}
+--            sealed, owner|nil}
 --           counts: ready, prioritized, delayed, due, due_soon, active, parked, dead, bytes, oldest_ms
 --           flags: paused, held, closed, template_known, generation
 --           throttled: by pause, rate (beyond the horizon), concurrency, key; limits: rate and concurrency, "" = none
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], dead = KEYS[6],
   cron_at = KEYS[7], wake = KEYS[8], cold = KEYS[9], events = KEYS[10], stats = KEYS[11], types = KEYS[12],
   parked = KEYS[13], workers = KEYS[14], quiesce = KEYS[15], leased = KEYS[16], owner = KEYS[17],
-  records = KEYS[18], parked_types = KEYS[19]}
+  records = KEYS[18], parked_types = KEYS[19], key_ids = KEYS[20]}
 --- @include "open"
 --- @include "whole"
 --- @include "when_full"
@@ -57,7 +58,7 @@ local parked_first = S.parked > 0 and ids_in(K, S, "parked", 0, 1)[1] or ""
 local reply = {"ok", S.now, counts, flags, redis.call("HGETALL", K.stats), redis.call("HGETALL", K.parked),
   redis.call("HGETALL", K.workers), redis.call("HGETALL", K.quiesce), redis.call("HGETALL", K.leased),
   parked_first, throttled, {S.rate and whole(S.rate.count) .. "/" .. whole(S.rate.per) or "",
-  S.concurrency and whole(S.concurrency) or ""}, redis.call("GET", K.owner)}
+  S.concurrency and whole(S.concurrency) or ""}, redis.call("HGETALL", K.key_ids), redis.call("GET", K.owner)}
 hear(K, S)
 -- A Redis that refuses writes still shows the queue; it has heard nobody then.
 if S.set[1] and S.set[1] ~= "schema" and pcall(when_full, K, S) then

@@ -6,7 +6,7 @@ from dockwork.core.states import RUNNING, State
 from dockwork.store.memory_digests import digest_of
 from dockwork.store.memory_limits import throttled_by
 from dockwork.store.memory_queue import MemoryQueue, Record
-from dockwork.store.memory_seals import join_parts
+from dockwork.store.memory_seals import count_keys, join_parts
 from dockwork.store.operator_calls import read_rate
 from dockwork.store.protocol import JobView, QueueStats, Sample, SampleRequest
 from dockwork.store.texts import decode_failure
@@ -165,6 +165,7 @@ def sample(
         workers=tuple(queue.workers.values()),
         quiesced={pod: token for pod, (expires, token) in queue.quiesces.items() if expires > now_ms},
         leased=dict(queue.leased),
+        sealed=dict(count_keys(queue.records.values())),
         config_generation=queue.number("gen", 0),
         rate=read_rate(queue.options.get("rate", "").encode()),
         concurrency=queue.number("concurrency", 0) or None,

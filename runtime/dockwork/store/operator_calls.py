@@ -136,9 +136,8 @@ def sample(
     """One look for the scaling loop. `cold`: the first claimable job of the next 60 s publishes a wake."""
 
     def decode(reply: list[Any]) -> Sample:
-        _, now, counts, flags, totals, parked, workers, quiesce, leased, parked_first, by, limits, owner = (
-            reply
-        )
+        _, now, counts, flags, totals, parked, workers, quiesce, leased, *rest = reply
+        parked_first, by, limits, sealed, owner = rest
         ready, prioritized, delayed, due, soon, active, parked_jobs, dead, size, oldest = map(int, counts)
         paused, held, closed, known, generation = map(int, flags)
         figures = to_counts(totals)
@@ -170,6 +169,7 @@ def sample(
             workers=tuple(decode_beat(beat) for beat in to_map(workers).values()),
             quiesced=_requests(to_map(quiesce), int(now)),
             leased=to_counts(leased),
+            sealed=to_counts(sealed),
             config_generation=generation,
             rate=read_rate(limits[0]),
             concurrency=int(limits[1]) if limits[1] else None,

@@ -161,7 +161,7 @@ class Claim(NamedTuple):
 class Claimed:
     """What a claim brought.
 
-    next_at_ms     when a claim is worth asking again without a marker (first due, lease end), or None
+    next_at_ms     when a claim is worth asking again without a marker (first due, lease end), or None; None with `more`
     more           work is left that could be claimed now
     refused        "" or why no claim was allowed: ``quiesced``, ``paused``, ``held``
     now_ms         Redis TIME in the script
@@ -796,6 +796,7 @@ class Sample:
                         `throttled_by` what bars them, as in `QueueStats`
     rate, concurrency   the limits in force, None = none
     parked_first        id of one parked job, "" if there is none
+    sealed              jobs per id of the key that seals something of them; schedules are not counted
     """
 
     time_ms: int
@@ -824,6 +825,7 @@ class Sample:
     workers: tuple[Heartbeat, ...] = ()
     quiesced: Mapping[str, str] = field(default_factory=dict)  #: pod UID -> token, unexpired
     leased: Mapping[str, int] = field(default_factory=dict)  #: pod UID -> leases held
+    sealed: Mapping[str, int] = field(default_factory=dict)
     config_generation: int = 0
     throttled_by: Mapping[str, int] = field(default_factory=dict)
     rate: RateLimit | None = None
