@@ -22,7 +22,7 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.errors import PydanticInvalidForJsonSchema
-from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, to_json
+from pydantic_core import CoreConfig, PydanticSerializationError, SchemaSerializer, from_json, to_json
 
 from dockwork.core.codec import Opened, open_envelope
 from dockwork.core.jobs import Context
@@ -112,7 +112,11 @@ class Signature:
     def dump(self, arguments: Mapping[str, Any]) -> bytes:
         """`arguments`, checked, as the JSON object that is stored. Raises InvalidArgs with the path."""
         try:
-            return self._write(self._check(arguments))
+            args = self._write(self._check(arguments))
+            check_readable(args)
+            if b'NaN"' in args or b'Infinity"' in args:
+                self.read_args(args)  # a field that takes no text for a number would not get it back
+            return args
         except ValidationError as error:
             raise self._invalid(error) from None
         except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
@@ -182,8 +186,10 @@ class Signature:
     def dump_result(self, value: Any) -> bytes:
         """What the handler returned, as JSON. Raises InvalidValue if JSON cannot carry it."""
         try:
-            return self._result_dumper.to_json(value, warnings=False)
-        except (PydanticSerializationError, RecursionError):
+            data = self._result_dumper.to_json(value, warnings=False)
+            check_readable(data)
+            return data
+        except (PydanticSerializationError, ValueError, RecursionError):
             expected = "a value that JSON can carry"
             raise InvalidValue(
                 f"result of {self.job_type}", expected=expected, got=type(value).__name__
@@ -220,9 +226,25 @@ def dump_untyped(job_type: str, arguments: Mapping[str, Any]) -> bytes:
     if not isinstance(arguments, Mapping):
         raise InvalidArgs(job_type, "", expected="values by name", got=type(arguments).__name__)
     try:
-        return to_json(dict(arguments), inf_nan_mode="strings")
+        args = to_json(dict(arguments), inf_nan_mode="strings")
+        check_readable(args)
+        return args
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
         raise _unwritable(job_type, arguments, error, bytes_mode="utf8") from None
+
+
+#: What a worker's reader takes: digits of a number, and levels (200, less the envelope's).
+MOST_DIGITS = 4300
+_SURELY_FLAT = 190
+
+
+def check_readable(data: bytes) -> None:
+    """Raise ValueError for JSON that no worker would read: a number of more than 4,300 digits, more than 200 levels.
+
+    Nearly all is told by its length and its brackets; the rest is read once.
+    """
+    if len(data) > MOST_DIGITS or data.count(b"[") + data.count(b"{") > _SURELY_FLAT:
+        from_json(data)
 
 
 def _unwritable(
@@ -235,7 +257,11 @@ def _unwritable(
     path: list[str] = []
     value: Any = arguments
     expected, deepest = "a value that JSON can carry", 20
-    if isinstance(error, RecursionError) or "depth exceeded" in str(error):
+    if "out of range" in str(error):
+        expected = f"numbers of at most {MOST_DIGITS:,} digits"
+    elif (
+        isinstance(error, RecursionError) or "depth exceeded" in str(error) or "recursion limit" in str(error)
+    ):
         expected, deepest = "a value that is not nested so deeply", 1
     elif "Circular" in str(error):
         expected, deepest = "a value that does not hold itself", 1
@@ -261,7 +287,7 @@ def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
 
 def _is_writable(value: Any, bytes_mode: Literal["utf8", "base64"]) -> bool:
     try:
-        to_json(value, bytes_mode=bytes_mode)
+        check_readable(to_json([value], bytes_mode=bytes_mode))  # a level deeper, as it stands among others
     except (PydanticSerializationError, ValueError, TypeError, RecursionError):
         return False
     return True

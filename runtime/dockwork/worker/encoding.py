@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from dockwork.core.schema import check_readable
 from dockwork.errors import Unrecoverable
 
 _NULL = b"null"
@@ -21,7 +22,9 @@ def encode_json(value: Any, *, lenient: bool = False) -> bytes:
     if value is None:
         return _NULL
     try:
-        return to_json(value, fallback=repr if lenient else None)
+        data = to_json(value, fallback=repr if lenient else None)
+        check_readable(data)
+        return data
     except (PydanticSerializationError, ValueError, TypeError, RecursionError) as error:
         if lenient:
             return _leniently(value)

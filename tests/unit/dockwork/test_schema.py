@@ -290,3 +290,68 @@ def test_numbers_that_json_does_not_know_are_text_whether_the_type_is_known_or_n
     assert unknown == b'{"value":"Infinity"}'
     assert json.loads(unknown, parse_constant=pytest.fail) == {"value": "Infinity"}
     assert Signature("measure", measure).load(unknown) == arguments
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+UNREADABLE = [
+    (10**4300, "numbers of at most 4,300 digits", "int"),
+    (-(10**4300), "numbers of at most 4,300 digits", "int"),
+    ({"deep": [10**4300]}, "numbers of at most 4,300 digits", "int"),
+    (nested(200), "not nested so deeply", "list"),
+    (nested(300), "not nested so deeply", "list"),
+    ({"text": "\ud800"}, "text in UTF-8", "str"),
+    ({"\ud800": 1}, "text in UTF-8", "dict"),
+]
+
+
+@pytest.mark.covers("RT-002", "RT-016")
+@pytest.mark.parametrize(("value", "expected", "got"), UNREADABLE, ids=range(len(UNREADABLE)))
+def test_what_no_worker_could_read_is_refused_where_it_is_sent(value: Any, expected: str, got: str) -> None:
+    def take(first: int, value: Any = None) -> None: ...
+
+    typed = signature(take, "t")
+    for send in (typed.dump, lambda arguments: dump_untyped("t", arguments)):
+        with pytest.raises(InvalidArgs, match=expected) as refused:
+            send({"first": 1, "value": value})
+        assert refused.value.path.split(".")[0] == "value"
+        assert got in str(refused.value)
+        assert len(str(refused.value)) < 300
+
+
+READABLE = [10**4300 - 1, 1 - 10**4300, nested(197), "[" * 500, "9" * 9000, "NaN", math.inf]
+
+
+@pytest.mark.covers("RT-002")
+@pytest.mark.parametrize("value", READABLE, ids=range(len(READABLE)))
+def test_what_a_worker_can_just_read_is_sent(value: Any) -> None:
+    def take(value: Any) -> None: ...
+
+    typed = signature(take, "t")
+    envelope = seal(Envelope(type="t", args=typed.dump({"value": value})))
+
+    assert typed.open(envelope).arguments == {"value": "Infinity" if value == math.inf else value}
+    dump_untyped("t", {"value": value})
+
+
+@pytest.mark.covers("RT-002")
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_field_that_takes_no_text_is_sent_no_number_that_only_text_can_say(value: float) -> None:
+    def take(share: Annotated[float, Field(strict=True)], note: str = "") -> None: ...
+
+    with pytest.raises(InvalidArgs, match="share: expected a valid number"):
+        signature(take).dump({"share": value})
+    assert signature(take).dump({"share": 0.5, "note": "NaN"}) == b'{"share":0.5,"note":"NaN"}'
+
+
+def test_a_result_that_nobody_could_read_is_refused() -> None:
+    def count() -> Any: ...
+
+    for value in (10**4300, nested(201)):
+        with pytest.raises(InvalidValue, match="a value that JSON can carry"):
+            signature(count).dump_result(value)
