@@ -49,7 +49,7 @@ from dockwork.store.protocol import JobView, Lease, NewJob, Owner, Reseal, Resea
 from dockwork.store.redis import RedisStore
 from dockwork.testing.runner import Pass
 from dockwork.worker import lane
-from dockwork.worker.logs import SHOWN_JOBS, show_jobs
+from dockwork.worker.logs import SHOWN_JOBS, TextFormatter, show_jobs
 from support import sealed_app
 from support.redis_server import RedisServer
 from support.store_world import RedisWorld
@@ -922,6 +922,13 @@ async def test_no_dump_no_command_no_event_and_no_log_has_a_secret(
         assert SECRET not in text, name
         assert "dwe1" in text or name in ("events", "reports", "log"), name
     assert "[REDACTED]" in str(reports)
+    failed = [record for record in caplog.records if getattr(record, "dockwork_event", "") == "run_failed"]
+    assert failed
+    for line in (TextFormatter().format(record) for record in failed):
+        first, second, *_ = line.splitlines()
+        assert "[REDACTED]" in first
+        assert " job_type=send " in first, "the pairs stand before the trace, as of any other type"
+        assert second.startswith("Traceback ")
 
 
 @pytest.mark.covers("RT-170", "RT-179")

@@ -503,10 +503,12 @@ class Executor:
             log.warning(event, **named)
             return
         look = f"dockwork jobs {self._lane.name.queue} {run.lease.job_id}"
-        text, trace = text_of(failure), failure if run.guard is None else None
-        if run.guard is not None:
-            text = run.guard.trace(failure)
-        shown.warning(event, message=text, exc_info=trace, **named, ms=self._ms(run), look=repr(look))
+        named |= {"ms": self._ms(run), "look": repr(look)}
+        if run.guard is None:
+            shown.warning(event, message=text_of(failure), exc_info=failure, **named)
+        else:
+            text, trace = run.guard.text(text_of(failure)), run.guard.trace(failure)
+            shown.warning(event, message=text, trace=trace, **named)
 
     def _ms(self, run: Run) -> int:
         return int((self._loop.time() - run.started_at) * 1000)

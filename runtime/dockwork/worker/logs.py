@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -38,9 +39,16 @@ class Logger:
         self._write(logging.INFO, event, message, data)
 
     def warning(
-        self, event: str, *, message: str = "", exc_info: BaseException | None = None, **data: Any
+        self,
+        event: str,
+        *,
+        message: str = "",
+        exc_info: BaseException | None = None,
+        trace: str = "",
+        **data: Any,
     ) -> None:
-        self._write(logging.WARNING, event, message, data, exc_info)
+        """`trace` stands for `exc_info` where the error itself must not be told, but a text of it may."""
+        self._write(logging.WARNING, event, message, data, exc_info, trace)
 
     def error(
         self, event: str, *, message: str = "", exc_info: BaseException | None = None, **data: Any
@@ -54,16 +62,26 @@ class Logger:
         message: str,
         data: Mapping[str, Any],
         error: BaseException | None = None,
+        trace: str = "",
     ) -> None:
         if self._logger.isEnabledFor(level):
             said = message or event.replace("_", " ")
-            extra = {"dockwork_event": event, "dockwork_data": data, "dockwork_said": said}
+            extra = {
+                "dockwork_event": event,
+                "dockwork_data": data,
+                "dockwork_said": said,
+                "dockwork_trace": trace.rstrip(),
+            }
             # Our formatters write the pairs by themselves. Another's knows the message alone: they are its arguments.
             # They stand in it by name: who counts messages by their text still sees one text for each event.
             text, pairs = said, " ".join(f"{name}=%({name})s" for name in data)
             if pairs:
                 text = f"{said.replace('%', '%%')}: {pairs}"
-            self._logger.log(level, text, *([data] if data else []), extra=extra, exc_info=error)
+            if trace:
+                text += f"\n{trace.rstrip()}".replace("%", "%%" if data else "%")
+            # A handler may have closed our stream, or hung its own filters in: a line that is lost must end nothing.
+            with suppress(Exception):
+                self._logger.log(level, text, *([data] if data else []), extra=extra, exc_info=error)
 
 
 def get_logger(name: str) -> Logger:
@@ -82,8 +100,8 @@ class JsonFormatter(logging.Formatter):
             "data": _data(record),
             "context": _context(),
         }
-        if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
+        if trace := _trace(self, record):
+            line["trace"] = trace
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
@@ -94,7 +112,14 @@ class TextFormatter(logging.Formatter):
         pairs = " ".join(f"{name}={value}" for name, value in {**_data(record), **_context()}.items())
         parts = (_instant(record), f"{record.levelname:<7}", _event(record), _said(record), pairs)
         line = " ".join(part for part in parts if part)
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        trace = _trace(self, record)
+        return f"{line}\n{trace}" if trace else line
+
+
+def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if record.exc_info:
+        return formatter.formatException(record.exc_info)
+    return str(getattr(record, "dockwork_trace", ""))
 
 
 _CONFIGURED: list[tuple[str, Literal["json", "text"]]] = []
@@ -113,6 +138,13 @@ def configure(level: str, format: Literal["json", "text"], stream: TextIO | None
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+
+
+def flush_streams() -> None:
+    """Before an end that flushes nothing by itself; a stream that somebody closed has nothing left."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
 
 
 def show_jobs() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dockwork.store.protocol import Claim, Lease
-from dockwork.worker.logs import JsonFormatter, TextFormatter, get_logger
+from dockwork.worker.logs import JsonFormatter, TextFormatter, flush_streams, get_logger
 from dockwork.worker.runs import CURRENT, Run
 
 
@@ -92,3 +92,34 @@ def test_text_has_the_same_for_people() -> None:
     line = TextFormatter().format(record)
 
     assert line.split(" ", 1)[1] == "INFO    redis_answers Redis answers again failures=3"
+
+
+@pytest.mark.covers("RT-233")
+def test_a_trace_that_is_a_text_stands_where_that_of_an_error_would(
+    written: io.StringIO, caplog: pytest.LogCaptureFixture
+) -> None:
+    get_logger("test").warning("run_failed", message="100 % wrong", trace="Traceback\n  at 7 %\n", n=1)
+
+    (line,) = lines(written)
+    (record,) = caplog.records
+    assert (line["msg"], line["data"], line["trace"]) == ("100 % wrong", {"n": 1}, "Traceback\n  at 7 %")
+    assert TextFormatter().format(record).endswith(" 100 % wrong n=1\nTraceback\n  at 7 %")
+    assert record.getMessage() == "100 % wrong: n=1\nTraceback\n  at 7 %"
+
+
+def test_a_line_for_a_stream_that_a_handler_closed_is_lost_and_raises_nothing(
+    written: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr("sys.stderr", closed)  # where logging tells of a stream that fails
+    monkeypatch.setattr("sys.stdout", closed)
+    get_logger("test").info("before")
+    handler = logging.getLogger("dockwork.test").handlers[-1]
+    assert isinstance(handler, logging.StreamHandler)
+    monkeypatch.setattr(handler, "stream", closed)
+
+    get_logger("test").warning("run_failed", job_id="j-1")
+    flush_streams()
+
+    assert [line["event"] for line in lines(written)] == ["before"]
