@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
+from dockwork.worker.exposition import Family, render_families
+from dockwork.worker.process_figures import process_families
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,42 +49,27 @@ _LANE_COUNTERS = (
 
 
 def render(figures: WorkerFigures) -> bytes:
-    """The figures, and whatever else this process registered with prometheus_client, as text."""
-    # Only here: the package takes memory that a worker without a scraper does not spend.
-    from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+    """The figures, and what this process registered with prometheus_client, as text."""
+    own = render_families(families_of(figures))
+    # An app that uses the client has imported it, and whole where it has registered something. Who does not is
+    # spared its 7 MiB, and told of its process all the same.
+    client = sys.modules.get("prometheus_client")
+    generate, registry = getattr(client, "generate_latest", None), getattr(client, "REGISTRY", None)
+    if generate is None or registry is None:
+        return own + render_families(process_families())
+    return own + bytes(generate(registry))
 
-    own = CollectorRegistry()
-    own.register(_Collector(figures))
-    return generate_latest(own) + generate_latest(REGISTRY)
 
-
-class _Collector:
-    def __init__(self, figures: WorkerFigures) -> None:
-        self._figures = figures
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
-
-        figures = self._figures
-        yield GaugeMetricFamily(
-            "dockwork_loop_lag_seconds", "How long the event loop has not answered", value=figures.lag_s
-        )
-        yield CounterMetricFamily(
-            "dockwork_redis_reconnects", "Lost and found connections", value=figures.reconnects
-        )
-        yield CounterMetricFamily(
-            "dockwork_redis_outcome_unknown", "Calls whose reply was lost", value=figures.unknown
-        )
-        for name, text, field in _LANE_GAUGES:
-            gauge = GaugeMetricFamily(name, text, labels=["queue"])
-            for lane in figures.lanes:
-                gauge.add_metric([lane.queue], getattr(lane, field))
-            yield gauge
-        for name, text, field in _LANE_COUNTERS:
-            counter = CounterMetricFamily(name, text, labels=["queue"])
-            for lane in figures.lanes:
-                counter.add_metric([lane.queue], getattr(lane, field))
-            yield counter
+def families_of(figures: WorkerFigures) -> Iterator[Family]:
+    """The worker's own figures."""
+    for name, text, kind, value in (
+        ("dockwork_loop_lag_seconds", "How long the event loop has not answered", "gauge", figures.lag_s),
+        ("dockwork_redis_reconnects", "Lost and found connections", "counter", figures.reconnects),
+        ("dockwork_redis_outcome_unknown", "Calls whose reply was lost", "counter", figures.unknown),
+    ):
+        yield Family(name, text, kind, [({}, value)])
+    for kind, rows in (("gauge", _LANE_GAUGES), ("counter", _LANE_COUNTERS)):
+        for name, text, field in rows:
+            yield Family(
+                name, text, kind, [({"queue": lane.queue}, getattr(lane, field)) for lane in figures.lanes]
+            )
