@@ -389,6 +389,32 @@ async def _is(value: bool) -> bool:
     return value
 
 
+@pytest.mark.covers("RT-110")
+async def test_a_worker_whose_lifespan_still_opens_ends_at_once_when_told(app: App) -> None:
+    opening, closed = asyncio.Event(), asyncio.Event()
+
+    @app.lifespan
+    @asynccontextmanager
+    async def resources(of: App) -> AsyncIterator[None]:
+        try:
+            opening.set()
+            await asyncio.Event().wait()  # a database that never answers
+            yield
+        finally:
+            closed.set()
+
+    job = await app.registry["send"].enqueue("ann")
+    worker = app.worker(queues={"mail": 2}, trap_signals=False)
+    running = asyncio.create_task(worker.run())
+    await opening.wait()
+
+    async with asyncio.timeout(5):
+        assert await worker.shutdown(60)
+        assert await running == 0
+    assert closed.is_set()
+    assert await job.state() is State.READY
+
+
 async def test_a_lifespan_that_cannot_open_refuses_the_start_and_one_that_cannot_close_is_told(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:

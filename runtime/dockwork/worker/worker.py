@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -66,7 +65,7 @@ from dockwork.worker.heartbeat import Identity, compose_beat, resident_bytes
 from dockwork.worker.kept import keep, outlast
 from dockwork.worker.lag import LagWatch
 from dockwork.worker.lane import Lane
-from dockwork.worker.logs import get_logger
+from dockwork.worker.logs import flush_streams, get_logger
 from dockwork.worker.places import Places
 from dockwork.worker.reconnect import LOST, Link
 from dockwork.worker.renewer import CHUNK, Renewer
@@ -256,8 +255,10 @@ class Worker:
         try:
             self.registry.check_keys()
             async with AsyncExitStack() as stack:
-                if self._lifespan is not None and not await self._enter(stack, self._lifespan):
-                    return ExitCode.REFUSED
+                if self._lifespan is not None:
+                    code = await self._enter(stack, self._lifespan)
+                    if code is not None:
+                        return code
                 await self._work()
         except (InvalidUrl, InvalidValue, EncryptionError) as error:
             log.error("start_refused", message=str(error))
@@ -274,14 +275,32 @@ class Worker:
         log.info("worker_ended", code=int(self._exit), reason=self.drain.reason)
         return self._exit
 
-    async def _enter(self, stack: AsyncExitStack, lifespan: Lifespan) -> bool:
-        """Open what the app's handlers share; False when that fails."""
+    async def _enter(self, stack: AsyncExitStack, lifespan: Lifespan) -> ExitCode | None:
+        """Open what the app's handlers share; what to end with when that fails, or a drain begins before it is open."""
+        life = asyncio.current_task()
+        assert life is not None
+
+        async def give_up() -> None:
+            await self._wake_drain.wait()
+            life.cancel()
+
+        # In this task: what the lifespan opens must be closed by the task that opened it.
+        waiting = keep(give_up())
         try:
             await stack.enter_async_context(lifespan())
+        except asyncio.CancelledError:
+            if not self.drain.begun:
+                raise
+            log.info("ended_before_start", reason=self.drain.reason)
+            return self._exit
         except Exception as error:
             log.error("start_refused", message="the app's lifespan failed", exc_info=error)
-            return False
-        return True
+            return ExitCode.REFUSED
+        finally:
+            waiting.cancel()
+            if self.drain.begun:
+                life.uncancel()
+        return None
 
     async def _work(self) -> None:
         try:
@@ -622,8 +641,7 @@ class Worker:
         unfinished = any(lane.working for lane in self.lanes)
         if not unfinished:
             raise SystemExit(code)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(code)
 
     # --- what lanes ask (lane.Tools) -------------------------------------------------------------------------
@@ -733,8 +751,7 @@ class Worker:
                 if code is not ExitCode.INTERNAL:
                     code = ExitCode.NO_REDIS
         log.info("worker_ended", code=int(code), reason=self.drain.reason)
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_streams()
         os._exit(code)
 
     def _rescue_lane(self, lane: Lane) -> None:
