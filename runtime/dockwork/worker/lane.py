@@ -1,8 +1,8 @@
 """One queue's share of a worker: its slots, the jobs in them, and the calls that settle and claim.
 
 Whatever ended since the last call travels in the next, and the next claims ride back on its reply. At most
-`CALLS` calls are under way, and none ever waits for a batch to fill: what ends in one tick of the loop goes
-together, what ends meanwhile goes with the next.
+`CALLS` calls are under way. What ends in one tick of the loop goes together, what ends meanwhile goes with the next;
+and a lane with all its slots busy settles each 2 ms, not for each end.
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ T = TypeVar("T")
 CALLS = 2
 #: Jobs per settle or claim; 64 and 128 cost Redis the same per job (measured).
 BATCH = 64
+#: Between two settles of a busy lane; what ends meanwhile goes together. With jobs of 5-50 ms on 100 slots that took a
+#: fifth of the worker's CPU and a quarter of Redis', for 3 % of the jobs a second; 1 ms half as much (measured).
+GATHER_S = 0.002
+#: A lane is busy from so many running jobs on.
+BUSY = 16
+#: Enough has ended for a settle of its own: one of so many slots.
+ENOUGH_OF = 8
 #: Leases in a call that moves none of their payloads.
 CHUNK = 500
 #: A job that still runs so long after its claim is announced as started; a quicker one starts with its settle.
@@ -163,6 +170,8 @@ class Lane:
         self._hungry = False
         self._owes_answer = False
         self._scheduled = False
+        self._settled_at = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
         self._failed_until = 0.0
         self._parked_at = 0.0
         self._due_timer: asyncio.TimerHandle | None = None
@@ -390,6 +399,8 @@ class Lane:
             self._start(self._return(runs, "no_keys"))
         while len(self._calls) < CALLS:
             room = min(self.free, BATCH) if self.may_claim and self._loop.time() >= self._failed_until else 0
+            if self._ended and self._may_gather(room):
+                break
             if self._ended:
                 batch, self._ended = self._ended[:BATCH], self._ended[BATCH:]
                 self._send_settle(batch, room)
@@ -403,6 +414,31 @@ class Lane:
             self.quiet.set()
         else:
             self.quiet.clear()
+
+    def _may_gather(self, room: int) -> bool:
+        """Whether what ended may wait for what ends next. It goes at once when:
+
+        1. enough has ended for a call of its own;
+        2. few jobs run: somebody may be waiting for the one that ended;
+        3. other slots are free, too, or a claim is owed: a job that comes now would wait for this call;
+        4. no settle went for the last `GATHER_S`.
+        """
+        ended = len(self._ended)
+        if ended * ENOUGH_OF >= self.slots or len(self.working) < BUSY:
+            return False
+        if room > ended or self._owes_answer or self.closed:
+            return False
+        if self._gathering is None:
+            wait_s = self._settled_at + GATHER_S - self._loop.time()
+            if wait_s <= 0:
+                return False
+            self._gathering = self._loop.call_later(wait_s, self._gathered, context=self._context)
+        return True
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        self._settled_at = 0.0
+        self._soon()
 
     def _start(self, call: Coroutine[Any, Any, None]) -> None:
         task = keep(call)
@@ -422,6 +458,10 @@ class Lane:
         self._start(self._claim(self._reserve(room), room))
 
     def _send_settle(self, batch: list[Run], room: int) -> None:
+        self._settled_at = self._loop.time()
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         self._start(self._settle(self._reserve(room), batch, room))
 
     def _reserve(self, room: int) -> int:

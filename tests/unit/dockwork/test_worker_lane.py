@@ -256,6 +256,51 @@ async def test_what_ends_in_one_tick_travels_in_one_call_that_claims_as_many() -
     assert settle.said == {"number": 2, "slots": 2, "ids": ["a", "b"]}
 
 
+@pytest.mark.parametrize(("slots", "gathers"), [(32, True), (8, False)])
+async def test_a_full_lane_gathers_what_ends_shortly_after_a_settle_and_a_small_one_does_not(
+    slots: int, gathers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dockwork.worker.lane.GATHER_S", 3600.0)
+    bench = Bench(slots)
+    bench.lane._settled_at = -3600.0
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims(*[f"j{n}" for n in range(slots)]))
+    await bench.none()
+
+    bench.end("j0")
+    (first,) = await bench.next()
+    assert first.said["ids"] == ["j0"]  # nothing was settled lately: at once
+    first.answer.set_result(settled(1, "k0"))
+    await bench.none()
+
+    bench.end("j1")
+    if gathers:
+        await bench.none()
+        bench.end("j2", "j3", "j4")
+        (enough,) = await bench.next()
+        assert enough.said["ids"] == ["j1", "j2", "j3", "j4"]
+    else:
+        (alone,) = await bench.next()
+        assert alone.said["ids"] == ["j1"]
+
+
+async def test_what_is_gathered_goes_when_its_time_is_over() -> None:
+    bench = Bench(slots=32)
+    bench.lane.hunger()
+    (claim,) = await bench.next()
+    claim.answer.set_result(claims(*[f"j{n}" for n in range(32)]))
+    await bench.none()
+    bench.end("j0")
+    (first,) = await bench.next()
+    first.answer.set_result(settled(1, "k0"))
+    bench.end("j1")
+
+    (second,) = await bench.next()
+
+    assert second.said["ids"] == ["j1"]
+
+
 async def test_no_end_waits_for_a_batch_and_two_calls_are_under_way_at_most() -> None:
     bench = Bench(slots=5)
     bench.lane.hunger()
