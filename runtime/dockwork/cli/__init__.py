@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from dockwork.cli.importing import collector_at_rest
 from dockwork.version import __version__
 
 #: Command -> (module, the first line of its help).
@@ -55,9 +56,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            importlib.import_module(COMMANDS[name][0]), f"{name}_" if name in dir(builtins) else name
-        )
+        with collector_at_rest():
+            module = importlib.import_module(COMMANDS[name][0])
+        command: click.Command = getattr(module, f"{name}_" if name in dir(builtins) else name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

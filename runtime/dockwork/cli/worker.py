@@ -12,6 +12,7 @@ import click
 
 from dockwork.cli.apps import load_app
 from dockwork.cli.exits import AppFailed
+from dockwork.cli.importing import collector_at_rest
 from dockwork.core.slots import Slots, parse_slots
 from dockwork.errors import DockworkError, InvalidUrl, InvalidValue
 from dockwork.settings import Settings
@@ -63,15 +64,16 @@ def worker(
     try:
         loaded = load_app(app)
         slots = _slots(queues or "")
-        built = loaded.worker(
-            queues=slots.queues or None,
-            shared=slots.shared,
-            concurrency=concurrency,
-            max_jobs=max_jobs,
-            max_rss=max_rss,
-            max_jobs_per_child=max_jobs_per_child,
-            max_rss_per_child=max_rss_per_child,
-        )
+        with collector_at_rest():  # it imports the half of what a worker needs
+            built = loaded.worker(
+                queues=slots.queues or None,
+                shared=slots.shared,
+                concurrency=concurrency,
+                max_jobs=max_jobs,
+                max_rss=max_rss,
+                max_jobs_per_child=max_jobs_per_child,
+                max_rss_per_child=max_rss_per_child,
+            )
     except (InvalidUrl, InvalidValue) as error:
         _refuse(error)
     except click.ClickException:
