@@ -52,7 +52,7 @@ from dockwork.worker.policies import (
     timeout_of,
 )
 from dockwork.worker.repeating import repeat_of, with_next_time
-from dockwork.worker.runs import CURRENT, RUNNING, Run
+from dockwork.worker.runs import CURRENT, NEVER, RUNNING, Run
 from dockwork.worker.threads import Call, Threads
 from dockwork.worker.told import make_error, told_of
 
@@ -100,6 +100,7 @@ class Quick:
     """What is known beforehand of the runs of an asynchronous handler, without a context or a middleware.
 
     read          the arguments' JSON, checked
+    timeout_s     where the call says none; `most_s` for any
     head, tail    what stands around the arguments in an envelope that this version seals without a wish or a header
     nothing       None, returned, is null and no more
     """
@@ -109,6 +110,7 @@ class Quick:
     head: bytes
     tail: bytes
     timeout_s: float
+    most_s: float
     hard_s: float
     nothing: bool
 
@@ -154,13 +156,16 @@ class Executor:
         if prepared is not None and (quick := prepared.quick) is not None:
             envelope: bytes = claim[2]
             head, tail = quick.head, quick.tail
-            if envelope.startswith(head) and envelope.endswith(tail) and claim[10] is None:
+            if envelope.startswith(head) and envelope.endswith(tail):
                 # Between the two stands the arguments' JSON, or something that is no JSON at all.
                 try:
                     arguments = quick.read(envelope[len(head) : -len(tail)])
                 except Exception:
                     return self._begin(run, prepared)  # there it fails again, and is told
-                run.timeout_s = timeout_s = quick.timeout_s
+                timeout_ms = claim[10]
+                run.timeout_s = timeout_s = (
+                    quick.timeout_s if timeout_ms is None else min(timeout_ms / 1000, quick.most_s)
+                )
                 run.soft_at = soft_at = run.started_at + timeout_s
                 run.hard_at = soft_at + quick.hard_s
                 if soft_at < self._deadlines.next:
@@ -595,13 +600,14 @@ class Executor:
     def _quick(self, job_type: AnyJobType, policy: Policy) -> Quick:
         signature, mark = job_type.signature, b"\0"
         head, tail = seal_parts(job_type.name, mark, signature.schema_hash, {}, {}).split(mark)
-        most_s = policy.timeout_s if policy.most_s is None else min(policy.timeout_s, policy.most_s)
+        most_s = NEVER if policy.most_s is None else policy.most_s
         return Quick(
             job_type.fn,
             signature.read_args,
             head,
             tail,
-            timeout_s=most_s,
+            timeout_s=min(policy.timeout_s, most_s),
+            most_s=most_s,
             hard_s=self._hard_after_s,
             nothing=signature.may_return_nothing,
         )

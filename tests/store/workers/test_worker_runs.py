@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 from contextvars import ContextVar
@@ -16,6 +17,7 @@ from dockwork.core.jobs import StopReason
 from dockwork.core.states import State
 from dockwork.store.protocol import NewJob, Outcome, Owner, QueueConfig, Settlement
 from dockwork.worker import executor
+from dockwork.worker.runs import CURRENT, Run
 from support.waiting import until, until_async
 from support.workers import NAME, QUEUE, World
 
@@ -58,6 +60,59 @@ async def test_each_job_has_a_context_of_its_own(world: World) -> None:
             for _ in range(3):
                 job = await job_type.enqueue()
                 assert await job.result(timeout=10) == "clean"
+    # Waiting already, each is claimed by the call that settles the one before.
+    jobs = [await on_loop.enqueue() for _ in range(3)]
+    async with world.worker(slots=1):
+        assert [await job.result(timeout=10) for job in jobs] == ["clean"] * 3
+
+
+async def test_an_ordinary_job_is_gone_when_it_is_settled_without_the_collector(world: World) -> None:
+    @world.app.job(queue=QUEUE)
+    async def quiet() -> None:
+        return
+
+    @world.app.job(queue=QUEUE, retries=0)
+    async def fails(ctx: Context) -> None:
+        raise ValueError("no")
+
+    async with world.worker():
+        jobs = [await quiet.enqueue() for _ in range(20)]
+        gc.collect()
+        gc.disable()
+        try:
+            jobs += [await quiet.enqueue() for _ in range(20)]
+            for job in jobs:
+                await world.until(job.id, State.COMPLETED)
+            await world.until((await fails.enqueue()).id, State.DEAD)
+            left = [one for one in gc.get_objects() if isinstance(one, Run)]
+        finally:
+            gc.enable()
+    assert len(left) <= 2  # the loop may still hold the last step of the last ones
+
+
+@pytest.mark.parametrize("wish", ["header", "priority", "timeout", "result", "no wish"])
+async def test_a_job_that_is_not_quite_ordinary_runs_as_it_says(world: World, wish: str) -> None:
+    seen: list[Any] = []
+    options: dict[str, Any] = {
+        "header": {"headers": {"tenant": "blue"}},
+        "priority": {"priority": 5},
+        "timeout": {"timeout": 3.0},
+    }.get(wish, {})
+
+    @world.app.job(queue=QUEUE)
+    async def add(a: int, b: int = 2) -> Any:
+        run = CURRENT.get()
+        assert run is not None
+        seen.append((a + b, dict(run.headers), run.timeout_s))
+        return a + b if wish == "result" else None
+
+    job = await add.options(**options).enqueue(1)
+    async with world.worker():
+        view = await world.until(job.id, State.COMPLETED)
+
+    headers = {"tenant": "blue"} if wish == "header" else {}
+    assert seen[-1] == (3, headers, 3.0 if wish == "timeout" else 300.0)
+    assert view.result == (b"3" if wish == "result" else None)
 
 
 @pytest.mark.covers("RT-132", "RT-133")

@@ -85,6 +85,18 @@ def test_an_outcome_is_a_letter_and_one_more_for_each_value() -> None:
         words(outcome=Outcome.PARKED)
 
 
+def test_what_completed_and_leaves_nothing_travels_as_a_settlement_that_says_so() -> None:
+    leases = [Lease(job_id=f"j{n}", epoch=1796000000000000 + n // 2) for n in range(5)]
+    retried = Settlement(lease=LEASE, outcome=Outcome.RETRY, delay_ms=5)
+    done = [(lease, 1000 + n % 2) for n, lease in enumerate(leases)]
+    spelt = [Settlement(lease=lease, outcome=Outcome.COMPLETED, started_ms=at) for lease, at in done]
+
+    short, long = calls.settle(KEYS, WHO, [retried], done), calls.settle(KEYS, WHO, [retried, *spelt])
+
+    assert pack_call(short) == pack_call(long)
+    assert short.job_ids == long.job_ids == ["a", "j0", "j1", "j2", "j3", "j4"]
+
+
 def test_calls_are_bounded() -> None:
     with pytest.raises(InvalidValue, match="leases: expected at most 500"):
         calls.start(KEYS, [LEASE] * 501)
