@@ -722,3 +722,59 @@ async def test_an_idle_store_sets_no_timers(redis: RedisWorld, server: RedisServ
 
     assert wire.alive
     await store.close()
+
+
+async def connections_of(redis: RedisWorld) -> int:
+    return sum(one["name"] == "dockwork" for one in await redis.redis.client_list())
+
+
+@pytest.mark.covers("RT-189")
+@pytest.mark.parametrize("what", ["command", "wait", "events", "replicas"])
+async def test_a_store_that_is_closed_while_it_connects_leaves_no_connection(
+    server: RedisServer, redis: RedisWorld, what: str
+) -> None:
+    store = RedisStore(server.url)
+    begin = {
+        "command": store.ping,
+        "wait": lambda: store.wait(redis.queue, 30),
+        "events": lambda: store.events(redis.queue, "$", block_s=30),
+        "replicas": lambda: store.enqueue(redis.queue, [a_job("j1", replicas=1)]),
+    }[what]
+    others = await connections_of(redis)
+    call = asyncio.ensure_future(begin())
+    await asyncio.wait({call}, timeout=0.0001)
+    assert not call.done()
+    await store.close()
+
+    with pytest.raises(StoreUnavailable):
+        await call
+
+    async def gone() -> bool:
+        return await connections_of(redis) == others
+
+    await until_async(gone, within=5, what="no connection of the closed store")
+
+
+@pytest.mark.covers("RT-094")
+async def test_a_marker_that_a_closing_store_popped_is_given_back_and_no_connection_stays(
+    server: RedisServer, redis: RedisWorld
+) -> None:
+    others = await connections_of(redis)
+    wake = redis.keys.wake
+
+    async def popped() -> bool:
+        return not await redis.redis.exists(wake)
+
+    for _ in range(5):
+        store = RedisStore(server.url)
+        assert await store.wait(redis.queue, 0.05) is None
+        await redis.redis.zadd(wake, {"1": 0})
+        await until_async(popped, within=5, what="the pop that was left under way")
+        await store.close()
+        assert await redis.redis.zcard(wake) == 1
+        await redis.redis.delete(wake)
+
+    async def gone() -> bool:
+        return await connections_of(redis) == others
+
+    await until_async(gone, within=5, what="no connection of the closed stores")

@@ -438,6 +438,12 @@ class Pace:
         self._answered.set()
 
 
+async def too_late(wire: Wire) -> StoreUnavailable:
+    """Close a wire that came up after its store was closed, which nobody would close; what to raise then."""
+    await wire.close()
+    return StoreUnavailable("the store was closed while it connected")
+
+
 class Commands:
     """The command wires of a store: one as long as it suffices, at most `pool_size`."""
 
@@ -447,6 +453,7 @@ class Commands:
         self._wires: list[Wire] = []
         self._opening = asyncio.Lock()
         self._failed: tuple[int, StoreUnavailable | AccessDenied | None] = (0, None)
+        self._closed = False
 
     def idle(self) -> Wire | None:
         """A wire with room that is open already."""
@@ -489,10 +496,13 @@ class Commands:
             self._failed = self._failed[0] + 1, error
             raise
         self._pace.succeeded()
+        if self._closed:
+            raise await too_late(wire)
         self._wires.append(wire)
         return wire
 
     async def close(self) -> None:
+        self._closed = True
         wires, self._wires = self._wires, []
         for wire in wires:
             await wire.close()

@@ -11,7 +11,7 @@ import redis.exceptions as redis_errors
 
 from dockwork.core.keys import WAKE_CHANNEL_PREFIX, QueueKeys, QueueName
 from dockwork.errors import AccessDenied, InvalidValue, OutcomeUnknown, StoreUnavailable
-from dockwork.store.connections import Pace, Wire
+from dockwork.store.connections import Pace, Wire, too_late
 from dockwork.store.connectors import Connector
 from dockwork.store.event_calls import FIRST_EVENT, check_since, read_message
 from dockwork.store.protocol import Event
@@ -34,6 +34,7 @@ class EventReads:
         self._pace = pace
         self._idle: list[Wire] = []
         self._busy: set[Wire] = set()
+        self._closed = False
 
     async def read(self, keys: QueueKeys, since: str, block_s: float) -> list[Event]:
         """Entries after `since` (an entry's id, ``0``, or ``$`` for what comes from now on)."""
@@ -98,9 +99,13 @@ class EventReads:
             if wire.alive:
                 return wire
             await wire.close()
-        return await open_paced(connector, self._pace)
+        wire = await open_paced(connector, self._pace)
+        if self._closed:
+            raise await too_late(wire)
+        return wire
 
     async def close(self) -> None:
+        self._closed = True
         for wire in [*self._idle, *self._busy]:
             await wire.close()
         self._idle.clear()

@@ -103,10 +103,13 @@ class RedisStore(ActionStore):
 
     async def close(self) -> None:
         """Close every connection; a later call connects again."""
+        parts = self._parts
+        if parts is not None:
+            # It gives back by the others: a call after them would connect again, and nobody would close that.
+            await parts.waiters.close()
         parts, self._parts = self._parts, None
         self._announced.clear()
         if parts is not None:
-            await parts.waiters.close()
             await parts.events.close()
             await parts.replicated.close()
             await parts.commands.close()

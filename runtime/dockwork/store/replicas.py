@@ -11,7 +11,7 @@ from typing import Any
 
 from dockwork.errors import DockworkError
 from dockwork.store.calls import Call
-from dockwork.store.connections import Pace, Wire
+from dockwork.store.connections import Pace, Wire, too_late
 from dockwork.store.connectors import Connector
 from dockwork.store.refusals import Redirected
 
@@ -28,6 +28,7 @@ class Replicated:
         self._connector = connector
         self._pace = Pace()
         self._idle: list[Wire] = []
+        self._closed = False
         self._places = asyncio.Semaphore(connector.settings.pool_size)
 
     async def run(self, call: Call[Any], replicas: int) -> tuple[Any, bool]:
@@ -76,9 +77,12 @@ class Replicated:
             self._pace.failed(error)
             raise
         self._pace.succeeded()
+        if self._closed:
+            raise await too_late(wire)
         return wire
 
     async def close(self) -> None:
+        self._closed = True
         idle, self._idle = self._idle, []
         for wire in idle:
             await wire.close()

@@ -14,11 +14,14 @@ import redis.exceptions as redis_errors
 
 from dockwork.core.keys import QueueKeys
 from dockwork.errors import DockworkError, OutcomeUnknown, StoreUnavailable
-from dockwork.store.connections import Asks, Pace, Wire, pack
+from dockwork.store.connections import Asks, Pace, Wire, pack, too_late
 from dockwork.store.connectors import Connector
 from dockwork.store.listening import LATE_S, open_paced
 from dockwork.store.protocol import Wake
 from dockwork.store.refusals import Redirected
+
+#: How long a store that is closed still gives markers back; a renewal posts again what is lost.
+GIVE_BACK_S = 1.0
 
 
 class _Waiter:
@@ -42,6 +45,7 @@ class Waiters:
         self._asks = asks
         self._waiters: dict[str, _Waiter] = {}
         self._giving_back: set[asyncio.Task[None]] = set()
+        self._closed = False
 
     async def wait(self, keys: QueueKeys, timeout_s: float) -> Wake | None:
         """Block until a marker comes (the wake) or the time is over (None). Raises StoreUnavailable."""
@@ -81,7 +85,10 @@ class Waiters:
     async def _open(self, old: Wire | None, keys: QueueKeys) -> Wire:
         if old is not None:
             await old.close()
-        return await open_paced(self._connector.for_key(keys.wake), self._pace)
+        wire = await open_paced(self._connector.for_key(keys.wake), self._pace)
+        if self._closed:
+            raise await too_late(wire)
+        return wire
 
     def _refused(self, waiter: _Waiter, error: redis_errors.RedisError) -> DockworkError:
         assert waiter.wire is not None
@@ -109,9 +116,14 @@ class Waiters:
             return
 
     async def close(self) -> None:
-        for task in self._giving_back:
-            task.cancel()
+        """Close the blocking connections; what they popped is given back first, in at most `GIVE_BACK_S`."""
+        self._closed = True
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters.values():
             if waiter.wire is not None:
                 await waiter.wire.close()
+        if self._giving_back:
+            _, late = await asyncio.wait(self._giving_back, timeout=GIVE_BACK_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
