@@ -8,6 +8,7 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import sys
 import types
 from collections.abc import Iterator
@@ -21,6 +22,8 @@ from click.testing import CliRunner
 from dockwork import App, Settings
 from dockwork.cli import COMMANDS, main
 from dockwork.core.slots import parse_slots
+from dockwork.worker.metrics import WorkerFigures, render
+from dockwork_operator.metrics import Metrics
 from support.redis_server import RedisServer
 from support.waiting import until_async
 
@@ -192,6 +195,34 @@ def test_each_command_of_the_cli_guide_exists_with_its_options() -> None:
     assert set(re.findall(r"^\| `dockwork ([a-z]+)", table, re.MULTILINE)) == set(COMMANDS)
     for name in COMMANDS:
         assert CliRunner().invoke(main, [name, "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("guide", sorted(path.name for path in GUIDES.glob("*.md")))
+def test_each_command_of_a_guide_takes_the_words_that_it_is_given(guide: str) -> None:
+    group = main
+    for _, text in blocks(guide, "sh"):
+        for line in text.splitlines():
+            if not line.startswith("dockwork "):
+                continue
+            name, *words = shlex.split(line.partition(">")[0], comments=True)[1:]
+            command = group.get_command(click.Context(group), name)
+            assert command is not None, line
+            command.make_context(name, words)  # raises what the terminal would show
+
+
+def test_each_figure_that_a_guide_names_is_there() -> None:
+    operator = Metrics().text().decode()
+    worker = render(WorkerFigures(lag_s=0.0, reconnects=0, unknown=0)).decode()
+    there = set(re.findall(r"^# HELP (\w+)", operator + worker, re.MULTILINE))
+    told = {
+        name
+        for path in GUIDES.glob("*.md")
+        for name in re.findall(r"`(dockwork_[a-z_]+[a-z])[`{]", path.read_text())
+    }
+
+    assert len(told) >= 7
+    assert told <= there
+    assert "dockwork_loop_lag_seconds" in told
 
 
 def test_the_environment_of_the_tests_says_nothing() -> None:

@@ -78,7 +78,7 @@ def _intake(queue: str, namespace: str | None, output: str, *, closed: bool) -> 
         changed,
         output,
         done=f"queue {queue} takes {'no ' if closed else ''}new jobs",
-        as_it_was=f"queue {queue}: as it was; no hand had changed it",
+        as_it_was=f"queue {queue} was closed already" if closed else f"no hand had closed queue {queue}",
     )
 
 

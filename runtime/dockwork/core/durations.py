@@ -14,8 +14,10 @@ Span: TypeAlias = float | int | timedelta
 #: Ten years, the longest delay that a job may have.
 LONGEST_DELAY = timedelta(days=3653)
 
-_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_PARTS = re.compile(r"([0-9]{1,9})(ms|s|m|h)")
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PARTS = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+#: More than any span here may be, and little enough for a `timedelta`.
+_LONGEST_MS = 10**15
 _NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,6})?")
 
 
@@ -45,14 +47,15 @@ def to_ms(span: timedelta) -> int:
 
 
 def parse_span(text: str, field: str) -> timedelta:
-    """A number of seconds, or digits with units: ``90``, ``1.5``, ``500ms``, ``1m30s``, ``2h``."""
+    """A number of seconds, or digits with units: ``90``, ``1.5``, ``500ms``, ``1m30s``, ``2h``, ``7d``."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return timedelta(seconds=float(text))
     parts = _PARTS.findall(text)
-    if not parts or "".join(n + u for n, u in parts) != text:
-        raise InvalidValue(field, expected="seconds, or a span such as 500ms, 15s, 1m30s, 2h", got=text)
-    return timedelta(milliseconds=sum(int(n) * _UNIT_MS[u] for n, u in parts))
+    ms = sum(int(n) * _UNIT_MS[u] for n, u in parts)
+    if not parts or "".join(n + u for n, u in parts) != text or ms >= _LONGEST_MS:
+        raise InvalidValue(field, expected="seconds, or a span such as 500ms, 15s, 1m30s, 2h, 7d", got=text)
+    return timedelta(milliseconds=ms)
 
 
 def _words(span: timedelta) -> str:
