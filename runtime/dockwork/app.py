@@ -212,7 +212,12 @@ class App(AppActions, AppOptions, AppSchedules):
             environ = self._files.environ(os.environ)
             for queue in self._files.queues:
                 self.queue(queue, **self.registry.said.get(queue, {}))
-        return Settings.from_environ(environ, redis=self._redis, namespace=self._namespace)
+        said = Settings.from_environ(environ, redis=self._redis, namespace=self._namespace)
+        if environ.get(said.redis.source) and not os.environ.get(said.redis.source):
+            # A file's: no variable of that name is there to be corrected.
+            file_key = "redis.url_file" if said.redis.url_file else "redis.url"
+            said = replace(said, redis=replace(said.redis, source=f"{file_key} of the configuration file"))
+        return said
 
     def _declare_of_files(self) -> None:
         """The schedules of the configuration files; the job types must be known by now."""

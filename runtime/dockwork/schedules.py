@@ -131,7 +131,7 @@ def declare(
         rule = calendars.every(to_span(every, "every", least=calendars.EVERY_MIN, most=calendars.EVERY_MAX))
     dst = options.get("dst") or calendars.Dst()
     calendar = calendars.Calendar(schedule=rule, zone=options.get("tz", "Etc/UTC"), dst=dst)
-    calendars.require_firing(rule, calendars.load_zone(calendar.zone), dst, now)
+    calendars.require_firing(rule, calendars.load_zone(calendar.zone, "tz"), dst, now)
     return Declared(uid=name, queue=queue, calendar=calendar, item=item, options=_checked(options))
 
 

@@ -161,7 +161,7 @@ async def test_declared_schedules_tick_in_a_test_on_its_clock() -> None:
         ({"every": 0.1}, "every"),
         ({"cron": "61 * * * *"}, "minute"),
         ({"cron": "0 0 30 2 *"}, "schedule"),
-        ({"cron": "0 9 * * *", "tz": "Mars/Olympus"}, "timeZone"),
+        ({"cron": "0 9 * * *", "tz": "Mars/Olympus"}, "^tz: "),
         ({"every": 60, "name": "a:b"}, "schedule name"),
         ({"every": 60, "max_catch_up": 0}, "max_catch_up"),
         ({"every": 60, "starting_deadline": 1}, "starting_deadline"),

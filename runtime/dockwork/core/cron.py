@@ -233,7 +233,9 @@ def parse_schedule(text: str, *, seed: str = "") -> Schedule:
             "schedule", LONGEST_SCHEDULE + 1, expected=f"at most {LONGEST_SCHEDULE} characters", got=text[:32]
         )
     if _ZONE_PREFIX.match(text.strip()):
-        raise InvalidSchedule("schedule", 1, expected="no zone here; it goes to timeZone", got=text)
+        raise InvalidSchedule(
+            "schedule", 1, expected="no zone here; it goes to timeZone (in code: tz)", got=text
+        )
     if text.startswith("@"):
         return _parse_named(text)
     return _parse_fields(text, text, seed)
@@ -369,13 +371,13 @@ def tzdata_version() -> str:
 
 
 @lru_cache(maxsize=256)
-def load_zone(name: str) -> ZoneInfo:
+def load_zone(name: str, field: str = "timeZone") -> ZoneInfo:
     """The IANA zone `name` from the shipped data, never the machine's: every process has the same rules.
 
-    Raises    UnknownZone
+    Raises    UnknownZone naming `field`
     """
     if name not in zone_names():
-        raise UnknownZone("timeZone", expected="an IANA name such as Europe/Zurich or Etc/UTC", got=name)
+        raise UnknownZone(field, expected="an IANA name such as Europe/Zurich or Etc/UTC", got=name)
     data = files("tzdata").joinpath("zoneinfo", *name.split("/"))
     with data.open("rb") as file:
         return ZoneInfo.from_file(file, key=name)

@@ -63,7 +63,7 @@ class Repeat:
         """Due at the instants of five cron fields, the first run too. Raises InvalidSchedule, UnknownZone."""
         from dockwork.core.cron import Calendar, load_zone, parse_schedule
 
-        load_zone(tz)
+        load_zone(tz, "tz")
         return cls(
             kind=RepeatKind.CRON,
             times=times,

@@ -170,6 +170,15 @@ def test_an_address_of_the_environment_leaves_none_of_the_files(
     assert app.settings.redis.pool_size == 3
 
 
+def test_an_address_is_told_by_what_gave_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = a_file(tmp_path, "a.toml", '[redis]\nurl = "redis://files.example/99"\n')
+
+    assert an_app(path).settings.redis.source == "redis.url of the configuration file"
+    assert an_app().settings.redis.source == "redis.url"
+    monkeypatch.setenv("DOCKWORK_REDIS_URL", "redis://pod.example/1")
+    assert an_app(path).settings.redis.source == "DOCKWORK_REDIS_URL"
+
+
 @pytest.mark.parametrize(
     ("text", "place"),
     [
@@ -208,7 +217,7 @@ def test_what_no_option_takes_is_refused_with_file_and_key(tmp_path: Path, text:
         ("type: report\n    cron: '61 * * * *'\n    args: {day: today}", "schedules.x: schedule: minute"),
         (
             "type: report\n    cron: '* * * * *'\n    args: {day: today}\n    tz: Mars",
-            "schedules.x: timeZone",
+            "schedules.x: tz",
         ),
     ],
 )
