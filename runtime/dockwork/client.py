@@ -55,6 +55,7 @@ from dockwork.store.protocol import (
     QueueStats,
     Store,
 )
+from dockwork.store.sending import Begun, NotRun
 
 R = TypeVar("R")
 
@@ -228,6 +229,7 @@ class JobRef(Generic[R]):
 class _Batch:
     """What the coroutines of one turn of the loop want stored in one queue."""
 
+    loop: asyncio.AbstractEventLoop
     jobs: list[NewJob] = field(default_factory=list)
     waiting: list[asyncio.Future[Admission]] = field(default_factory=list)
 
@@ -270,7 +272,10 @@ class Client(ClientActions, ClientOptions):
         self._opening: asyncio.Task[None] | None = None
         self._checked: dict[str, QueueName] = {}  # a name is checked once, not with each job
         self._batches: dict[QueueName, _Batch] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending: set[asyncio.Future[Any]] = set()
+        # A store that can sends without a task: a turn of the loop less, and no task to make.
+        self._begin: Callable[[QueueName, Sequence[NewJob]], Begun | None] | None
+        self._begin = getattr(self.store, "begin_enqueue", None)
         self._looked_at: set[QueueName] = set() if looked_at is None else looked_at
         self._middlewares = middlewares
         self._queues = queues
@@ -497,35 +502,61 @@ class Client(ClientActions, ClientOptions):
             await self._hub.ready()  # what this call does is told to those who subscribed before it
 
     def _join(self, queue: QueueName, job: NewJob) -> asyncio.Future[Admission]:
-        loop = asyncio.get_running_loop()
         batch = self._batches.get(queue)
         if batch is None:
-            batch = self._batches[queue] = _Batch()
-            loop.call_soon(self._send, queue)
-        reply: asyncio.Future[Admission] = loop.create_future()
+            batch = self._batches[queue] = _Batch(asyncio.get_running_loop())
+            batch.loop.call_soon(self._send, queue)
+        reply: asyncio.Future[Admission] = batch.loop.create_future()
         batch.jobs.append(job)
         batch.waiting.append(reply)
         return reply
 
     def _send(self, queue: QueueName) -> None:
-        task = asyncio.get_running_loop().create_task(self._store_batch(queue, self._batches.pop(queue)))
+        batch = self._batches.pop(queue)
+        begin = self._begin
+        try:
+            begun = None if begin is None else begin(queue, batch.jobs)
+        except Exception as error:
+            self._fail(queue, batch, error)
+            return
+        if begun is None:
+            self._send_by_task(queue, batch)
+        else:
+            self._sending.add(begun.future)
+            begun.future.add_done_callback(partial(self._answered, queue, batch, begun))
+
+    def _send_by_task(self, queue: QueueName, batch: _Batch) -> None:
+        task = batch.loop.create_task(self._store_batch(queue, batch))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
+
+    def _answered(self, queue: QueueName, batch: _Batch, begun: Begun, future: asyncio.Future[Any]) -> None:
+        """Hand out what a batch was answered that was sent without a task."""
+        self._sending.discard(future)
+        try:
+            admissions = begun.admissions()
+        except NotRun:
+            self._send_by_task(queue, batch)
+        except Exception as error:
+            self._fail(queue, batch, error)
+        else:
+            _hand_out(batch, admissions)
+
+    def _fail(self, queue: QueueName, batch: _Batch, error: BaseException) -> None:
+        for job, reply in zip(batch.jobs, batch.waiting, strict=True):
+            if not reply.done():
+                reply.set_exception(self._for_one(error, queue, job))
 
     async def _store_batch(self, queue: QueueName, batch: _Batch) -> None:
         """Store a batch; every outcome, good or bad, goes to the calls that wait for it."""
         try:
             admissions = await self.store.enqueue(queue, batch.jobs)
         except BaseException as error:
-            for job, reply in zip(batch.jobs, batch.waiting, strict=True):
-                if not reply.done():
-                    reply.set_exception(self._for_one(error, queue, job))
+            self._fail(queue, batch, error)
             if not isinstance(error, Exception):
                 raise
             return
-        for admission, reply in zip(admissions, batch.waiting, strict=True):
-            if not reply.done():
-                reply.set_result(admission)
+        _hand_out(batch, admissions)
 
     def _for_one(self, error: BaseException, queue: QueueName, job: NewJob) -> BaseException:
         if isinstance(error, OutcomeUnknown):
@@ -569,6 +600,12 @@ class Client(ClientActions, ClientOptions):
                 queue.queue,
                 queue.namespace,
             )
+
+
+def _hand_out(batch: _Batch, admissions: Sequence[Admission]) -> None:
+    for admission, reply in zip(admissions, batch.waiting, strict=True):
+        if not reply.done():
+            reply.set_result(admission)
 
 
 def new_id() -> str:

@@ -14,7 +14,8 @@ import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 import redis.exceptions as redis_errors
 
@@ -31,7 +32,10 @@ from dockwork.store.refusals import (
     reply_error,
 )
 from dockwork.store.scripts import Script, called_scripts, script
+from dockwork.store.sending import NotRun
 from dockwork.store.topology import Topology
+
+R = TypeVar("R")
 
 #: Back-off between attempts to connect. A refused login waits the longest; a server that is away is asked at
 #: least each 2 s, so that work resumes within 2 s of its answer.
@@ -282,6 +286,13 @@ class Wire:
                 raise
         raise StoreUnavailable(f"{call.script}: Redis forgets its scripts as soon as they are loaded")
 
+    def begin(self, call: Call[R]) -> Sent[R] | None:
+        """Write `call` now, for whoever reads its answer without a task; None if the wire is closed."""
+        try:
+            return Sent(self, call, self.send(pack_call(call, every_key=self._every_key)))
+        except StoreUnavailable:
+            return None
+
     async def _answer(self, name: str, future: asyncio.Future[Any]) -> Any:
         try:
             return await future
@@ -393,6 +404,24 @@ class Wire:
                 await writer.wait_closed()
 
 
+@dataclass(slots=True)
+class Sent(Generic[R]):
+    """A call that is under way, and where its raw answer arrives."""
+
+    wire: Wire
+    call: Call[R]
+    future: asyncio.Future[Any]
+
+    def read(self) -> R:
+        """The answer that has arrived, decoded. Raises NotRun, and what `Wire.call` raises."""
+        try:
+            return self.call.read(self.future.result())
+        except redis_errors.NoScriptError as error:
+            raise NotRun from error
+        except redis_errors.RedisError as error:
+            raise self.wire.refusal(self.call.script, error) from error
+
+
 def parse_info(text: bytes) -> dict[str, str]:
     """An INFO reply as a mapping."""
     lines = (
@@ -457,7 +486,10 @@ class Commands:
 
     def idle(self) -> Wire | None:
         """A wire with room that is open already."""
-        return next((wire for wire in self._wires if wire.alive and wire.under_way < CALLS_PER_WIRE), None)
+        for wire in self._wires:
+            if wire.alive and wire.under_way < CALLS_PER_WIRE:
+                return wire
+        return None
 
     async def wire(self) -> Wire:
         """A wire with room. Raises StoreUnavailable, AccessDenied; an attempt waits for its turn in the back-off."""

@@ -83,6 +83,7 @@ class Partitioned:
 
     def __init__(self, store: Store, wanted: Callable[[str], int | None] = lambda queue: None) -> None:
         self._store = store
+        self._begin = getattr(store, "begin_enqueue", None)
         self._wanted = wanted
         self._counts: dict[QueueName, tuple[int, float]] = {}
         self._reads: dict[tuple[QueueName, str], asyncio.Task[builtins.list[Event]]] = {}
@@ -148,6 +149,13 @@ class Partitioned:
         for mine, said in zip(places.values(), await _all(parts), strict=True):
             admissions.update(zip(mine, said, strict=True))
         return [admissions[place] for place in range(len(jobs))]
+
+    def begin_enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> Any:
+        """See `RedisStore.begin_enqueue`: for a queue that is known to have one partition, on a store that can."""
+        count, until = self._counts.get(queue, (0, 0.0))
+        if self._begin is None or count != 1 or asyncio.get_running_loop().time() >= until:
+            return None
+        return self._begin(queue, jobs)
 
     async def get(self, queue: QueueName, job_id: str, *, digest: bool = False) -> JobView | None:
         for name in _nearest_first(await self.names(queue), job_id):

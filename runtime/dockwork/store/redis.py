@@ -18,7 +18,7 @@ from dockwork.store.action_redis import ActionStore
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.cluster import ClusterNodes
-from dockwork.store.connections import Asks, Commands, Pace, parse_info
+from dockwork.store.connections import Asks, Commands, Pace, Sent, parse_info
 from dockwork.store.connectors import Connector
 from dockwork.store.listening import EventReads, listen, listen_events
 from dockwork.store.partition_shares import refuse_if_used
@@ -203,6 +203,24 @@ class RedisStore(ActionStore):
             answer = await (self._run_replicated(batch, replicas) if replicas else self._run(batch))
             admissions += answer
         return admissions
+
+    def begin_enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> SentEnqueue | None:
+        """`enqueue` without a task, by a connection that is open and has room; None where it takes more than that.
+
+        Raises    InvalidValue for a job that would not survive in Redis
+        """
+        parts = self._parts
+        if parts is None or parts.nodes is not None or queue not in self._announced:
+            return None
+        if parts.loop is not asyncio.get_running_loop():
+            return None
+        wire = parts.commands.idle()
+        if wire is None or type(self).enqueue is not RedisStore.enqueue or any(job.replicas for job in jobs):
+            return None
+        if len(jobs) > 1 and len(calls.enqueue_batches(jobs)) > 1:
+            return None
+        sent = wire.begin(calls.enqueue(self.keys(queue), jobs))
+        return None if sent is None else SentEnqueue(self, sent)
 
     async def _run_replicated(
         self, batch: Call[builtins.list[Admission]], replicas: int
@@ -556,6 +574,23 @@ async def _figures_of(wire: Asks) -> dict[str, Any]:
         "aof_ok": info.get("aof_last_write_status", "ok") == "ok",
         "replicas": int(info.get("connected_slaves", 0)),
     }
+
+
+class SentEnqueue:
+    """See `sending.Begun`."""
+
+    __slots__ = ("_sent", "_store", "future")
+
+    def __init__(self, store: RedisStore, sent: Sent[builtins.list[Admission]]) -> None:
+        self._store, self._sent = store, sent
+        self.future: asyncio.Future[Any] = sent.future
+
+    def admissions(self) -> builtins.list[Admission]:
+        """What `enqueue` answers, or raises; NotRun if it must be asked again."""
+        try:
+            return self._sent.read()
+        except OutcomeUnknown as error:
+            raise self._store._unknown(error, self._sent.call) from error
 
 
 class _Parts:
