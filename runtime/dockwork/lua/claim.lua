@@ -46,6 +46,7 @@
 -- Returns   {"ok", now_ms, next_at|nil, more, refused, revision, "", claim...}, a claim being {type, priority,
 --           created, due, scheduled_for, attempts, deliveries, max_attempts, timeout, id, epoch, envelope,
 --           checkpoint}
+--- @flat "turn"
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], completed = KEYS[6],
   failed = KEYS[7], dead = KEYS[8], expired = KEYS[9], cancelled = KEYS[10], expiry = KEYS[11], wake = KEYS[12],
   cold = KEYS[13], events = KEYS[14], stats = KEYS[15], type_stats = KEYS[16], errors = KEYS[17], parked = KEYS[18],

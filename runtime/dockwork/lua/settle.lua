@@ -47,6 +47,7 @@
 -- ARGV[10+] id, epoch, started_ms, outcome, value...    per settlement; the outcome is a letter and then one
 --           letter per value that follows, see read_settlement
 -- Returns   as claim, with a letter per settlement in place of "": "o" done, "l" lost
+--- @flat "turn"
 local K = {meta = KEYS[1], ready = KEYS[2], prio = KEYS[3], delayed = KEYS[4], lease = KEYS[5], completed = KEYS[6],
   failed = KEYS[7], dead = KEYS[8], expired = KEYS[9], cancelled = KEYS[10], expiry = KEYS[11], wake = KEYS[12],
   cold = KEYS[13], events = KEYS[14], stats = KEYS[15], type_stats = KEYS[16], errors = KEYS[17], parked = KEYS[18],

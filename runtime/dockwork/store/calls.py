@@ -1,14 +1,14 @@
 """One value per script call: its keys, its arguments, and how its answer is read. Nothing is sent here.
 
-The asyncio store and the renewal thread share these, and a decoder is tested without Redis. Every key of a script is
-in its header as one of KEYS; what depends on an id is there as a prefix, and the script forms the key by the include
+The asyncio store and the renewal thread share these, and a decoder is tested without Redis. Every key enters a
+script by KEYS; what depends on an id enters as a prefix, and the script forms the key by the include
 ``record_key`` - one way for ids that the caller knows and for those that only the script learns.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
@@ -39,6 +39,7 @@ from dockwork.store.protocol import (
     Settlement,
     Verdict,
 )
+from dockwork.store.scripts import script
 from dockwork.store.texts import (
     EXIT_BYTES,
     LOG_LINES,
@@ -89,8 +90,7 @@ class Call(Generic[R]):
 
     @property
     def key_values(self) -> list[str]:
-        """What Redis is sent: the script puts the others together (see `scripts`)."""
-        return [self.keys.meta]
+        return [getattr(self.keys, name) for name in script(self.script).key_names]
 
     def read(self, reply: Any) -> R:
         """The answer as a value. Raises SchemaMismatch, UnknownReply."""
@@ -341,25 +341,41 @@ def _claimed(reply: list[Any]) -> Claimed:
 
 
 def _plain_claims(heads: bytes, envelopes: list[bytes | None]) -> list[Claim]:
-    """Jobs of which there is nothing special to say: an epoch, then id, time and type of each, in lines."""
+    """Jobs of which there is nothing special to say: an epoch, then id, time and type of each, in lines.
+
+    After an epoch with a "+", each has a fourth line: "", or a letter and then its attempts and timeout in ms.
+    """
     epoch, *lines = heads.decode().split("\n")
-    times = {text: int(text) for text in set(lines[1::3])}
-    created = list(map(times.__getitem__, lines[1::3]))
+    step, rest = 3, _PLAIN
+    if epoch[-1] == "+":
+        step, epoch = 4, epoch[:-1]
+        options = {text: _attempts_and_timeout(text) for text in set(lines[3::4])}
+        attempts, timeouts = zip(*map(options.__getitem__, lines[3::4]), strict=True)
+        rest = [*_PLAIN[:2], attempts, timeouts, *_PLAIN[4:]]
+    times = {text: int(text) for text in set(lines[1::step])}
+    created = list(map(times.__getitem__, lines[1::step]))
     if None in envelopes:
         envelopes = [envelope or b"" for envelope in envelopes]
-    leases = map(_new_lease, zip(lines[::3], repeat(int(epoch))))
+    leases = map(_new_lease, zip(lines[::step], repeat(int(epoch))))
     # Columns, and no step of Python's own for each job: a quarter of what a line of code for each took.
-    first = zip(leases, lines[2::3], envelopes, repeat(0), repeat(1), created, created, *_PLAIN, strict=False)
+    first = zip(
+        leases, lines[2::step], envelopes, repeat(0), repeat(1), created, created, *rest, strict=False
+    )
     claims = list(map(_new_claim, first))
     if not len(claims) == len(created) == len(envelopes):
         raise ValueError(len(claims))
     return claims
 
 
+def _attempts_and_timeout(text: str) -> tuple[int | None, int | None]:
+    attempts, _, timeout = text[1:].partition(",")
+    return int(attempts) if attempts else None, int(timeout) if timeout else None
+
+
 _new_lease: Callable[[Any], Lease] = partial(_new, Lease)
 _new_claim: Callable[[Any], Claim] = partial(_new, Claim)
 #: What a plain claim has after its due time.
-_PLAIN = [
+_PLAIN: list[Iterable[Any]] = [
     repeat(value)
     for value in Claim(
         lease=Lease(job_id="", epoch=0),

@@ -76,7 +76,7 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
         queue.give_suspect(str(owner), taking.suspect, turn.ms)
     return Claimed(
         claims=tuple(taking.claims),
-        next_at_ms=earliest(due, ends, next_tick, turn.due, throttled),
+        next_at_ms=None if taking.more else earliest(due, ends, next_tick, turn.due, throttled),
         more=taking.more,
         refused=refused,
         now_ms=turn.ms,
@@ -236,6 +236,10 @@ def settle_all(turn: Turn, owner: Owner, settlements: Sequence[Settlement]) -> t
     queue_keeps = keeping.age != 0 and keeping.count != 0
     has_completed = False
     for record, settlement in held.values():
+        # All that begins is told before what ends.
+        if record.state is State.ACTIVE and settlement.outcome is not Outcome.PARKED:
+            turn.note(State.PROCESSING, record.id)
+    for record, settlement in held.values():
         turn.unlease(owner.pod if record.owner in ("", str(owner)) else pod_of(record.owner))
         queue.limits.leave(record, "running")
         if settlement.outcome is Outcome.PARKED:
@@ -265,8 +269,6 @@ def settle_all(turn: Turn, owner: Owner, settlements: Sequence[Settlement]) -> t
 
 def _count_run(turn: Turn, record: Record, settlement: Settlement) -> None:
     """What all outcomes of a run share: its start, its figures, its error and its last progress."""
-    if record.state is State.ACTIVE:
-        turn.note(State.PROCESSING, record.id)
     started = settlement.started_ms if record.started is None else record.started
     record.started = started if 0 < started <= turn.ms else turn.ms
     run = turn.ms - record.started

@@ -212,7 +212,10 @@ def test_scripts_and_includes_stay_readable() -> None:
     def code_lines(text: str) -> int:
         return sum(bool(line.strip()) and not line.strip().startswith("--") for line in text.splitlines())
 
-    long = {name: code_lines(text) for name, text in lua_files() if code_lines(text) > 80}
+    # A flat text is one passage, read from top to bottom: in pieces it would be one again only where it is run.
+    flat = {entry.name for entry in LUA.joinpath("flat").iterdir()}
+    most = {name: 300 if name in flat else 80 for name, _ in lua_files()}
+    long = {name: code_lines(text) for name, text in lua_files() if code_lines(text) > most[name]}
     assert long == {}
 
 

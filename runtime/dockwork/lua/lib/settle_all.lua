@@ -1,4 +1,5 @@
 --- @include "tally"
+--- @include "note"
 --- @include "pod_of"
 --- @include "remove_all"
 --- @include "unlink_all"
@@ -25,6 +26,12 @@ local function settle_all(K, S, W, held, plain)
   local C = {unlink = {}}
   if count > 0 then
     settle_plain(K, S, W, C, plain)
+  end
+  -- All that begins is told before what ends.
+  for i = 1, #held do
+    if held[i].record[2] == "active" and held[i].outcome ~= "p" then
+      note(S, "processing", held[i].id)
+    end
   end
   for i = 1, #held do
     local J = held[i]

@@ -13,9 +13,6 @@
 local function settle_run(K, S, J, C)
   local R = J.record
   local kind = R[3]
-  if R[2] == "active" then
-    note(S, "processing", J.id)
-  end
   if R[9] then
     J.started = R[9]
   end

@@ -1,5 +1,6 @@
 --- @include "whole"
 --- @include "record_key"
+--- @include "count_type"
 -- Writes the totals, the figures per type and per minute, and the leases per pod that this call collected.
 local function write_counters(K, S)
   for field, number in pairs(S.stats) do
@@ -14,13 +15,7 @@ local function write_counters(K, S)
   end
   for kind, figures in pairs(S.types) do
     for letter, number in pairs(figures) do
-      local field = kind .. "|" .. letter
-      local total = redis.call("HINCRBY", K.type_stats, field, whole(number))
-      -- 1,000 types with five figures each; a type beyond them counts as "other".
-      if total == number and redis.call("HLEN", K.type_stats) > 5000 then
-        redis.call("HDEL", K.type_stats, field)
-        redis.call("HINCRBY", K.type_stats, "other|" .. letter, whole(number))
-      end
+      count_type(K.type_stats, kind, letter, whole(number))
     end
   end
   if next(S.minute) then
