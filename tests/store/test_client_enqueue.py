@@ -18,6 +18,7 @@ from dockwork import (
     App,
     Context,
     Counts,
+    DockworkError,
     InvalidArgs,
     InvalidValue,
     JobFailed,
@@ -427,3 +428,57 @@ def evaluations(server: RedisServer) -> int:
 def connections(server: RedisServer) -> int:
     """Client connections, the one that asks aside."""
     return server.raw("CLIENT", "LIST").decode().count("id=") - 1
+
+
+@pytest.mark.covers("RT-062", "RT-242")
+async def test_on_an_open_connection_an_enqueue_makes_no_task_and_is_sent_again_when_its_script_was_forgotten(
+    app: App, server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await app.registry["add"].enqueue(0, 0)
+    by_task, sent_by_task = app.client._send_by_task, list[int]()
+
+    def noted(queue: QueueName, batch: Any) -> None:
+        sent_by_task.append(len(batch.jobs))
+        by_task(queue, batch)
+
+    monkeypatch.setattr(app.client, "_send_by_task", noted)
+    await app.registry["add"].enqueue(1, 1)
+    await asyncio.gather(*[app.registry["add"].enqueue(n, n) for n in range(20)])
+    assert sent_by_task == []
+
+    server.raw("SCRIPT", "FLUSH")
+    refs = await asyncio.gather(*[app.registry["add"].enqueue(n, n) for n in range(3)])
+    assert sent_by_task == [3]
+    assert [ref.admission for ref in refs] == [Admitted.ACCEPTED] * 3
+    assert (await app.stats("mail")).counts[State.READY] == 25
+
+
+@pytest.mark.covers("RT-060", "RT-062")
+async def test_a_bulk_of_many_calls_keeps_its_order_also_when_the_scripts_are_forgotten_under_way(
+    app: App, server: RedisServer
+) -> None:
+    await app.registry["add"].enqueue(0, 0)
+    server.raw("SCRIPT", "FLUSH")
+    items = [app.registry["add"].options(id=f"j{n:04}").item(n, n) for n in range(1500)]
+
+    said = await app.enqueue_many(items)
+
+    assert [one.id for one in said] == [f"j{n:04}" for n in range(1500)]
+    stored = [job.id async for job in app.jobs("mail", state=State.READY)]
+    assert stored[1:] == [f"j{n:04}" for n in range(1500)]
+
+
+@pytest.mark.covers("RT-061")
+async def test_an_error_of_one_of_the_calls_of_a_bulk_is_raised_and_the_rest_is_looked_at(
+    app: App, server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    await app.registry["add"].enqueue(0, 0)
+    items = [app.registry["add"].item(n, n) for n in range(1500)]
+    server.raw("CONFIG", "SET", "maxmemory", "1")
+    try:
+        with pytest.raises(DockworkError):
+            await app.enqueue_many(items)
+    finally:
+        server.raw("CONFIG", "SET", "maxmemory", "0")
+    assert (await app.stats("mail")).counts[State.READY] == 1
+    assert "never retrieved" not in caplog.text

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import islice
 from typing import Any, TypeVar
 
 from dockwork.core.keys import QueueKeys, QueueName, queues_key
@@ -18,7 +20,7 @@ from dockwork.store.action_redis import ActionStore
 from dockwork.store.beats import decode_beat
 from dockwork.store.calls import Call, Claimant
 from dockwork.store.cluster import ClusterNodes
-from dockwork.store.connections import Asks, Commands, Pace, Sent, parse_info
+from dockwork.store.connections import Asks, Commands, Pace, Sent, Wire, parse_info
 from dockwork.store.connectors import Connector
 from dockwork.store.listening import EventReads, listen, listen_events
 from dockwork.store.partition_shares import refuse_if_used
@@ -57,6 +59,7 @@ from dockwork.store.protocol import (
 )
 from dockwork.store.renewal import RedisRenewalChannel
 from dockwork.store.replicas import Replicated
+from dockwork.store.sending import NotRun
 from dockwork.store.topology import slot_of
 from dockwork.store.views import to_map
 from dockwork.store.waiting import Waiters
@@ -199,10 +202,46 @@ class RedisStore(ActionStore):
         await self._announce(queue, wire)
         admissions: builtins.list[Admission] = []
         replicas = max(job.replicas for job in jobs)
+        if (
+            isinstance(wire, Wire)
+            and len(batches) > 1
+            and not replicas
+            and all(job.keys is None for job in jobs)
+        ):
+            return await self._run_in_pairs(batches, wire)
         for batch in batches:
             answer = await (self._run_replicated(batch, replicas) if replicas else self._run(batch))
             admissions += answer
         return admissions
+
+    async def _run_in_pairs(
+        self, batches: Sequence[Call[builtins.list[Admission]]], wire: Wire
+    ) -> builtins.list[Admission]:
+        """The answers of calls in order, two of them under way: Redis stores one while the next is written."""
+        admissions: builtins.list[Admission] = []
+        begun: deque[tuple[Call[builtins.list[Admission]], SentEnqueue | None]] = deque()
+        left, together = iter(batches), 2
+        try:
+            while True:
+                for call in islice(left, max(0, together - len(begun))):
+                    sent = wire.begin(call)
+                    begun.append((call, None if sent is None else SentEnqueue(self, sent)))
+                if not begun:
+                    return admissions
+                call, under_way = begun.popleft()
+                try:
+                    if under_way is None:
+                        raise NotRun
+                    await asyncio.wait([under_way.future])
+                    admissions += under_way.admissions()
+                except NotRun:
+                    together = 1  # the others may not have run either: none shall go before them
+                    answer = await self._run(call)
+                    admissions += answer
+        finally:
+            for _, under_way in begun:  # one before it failed: what becomes of it is told with that
+                if under_way is not None:
+                    under_way.future.add_done_callback(_looked_at)
 
     def begin_enqueue(self, queue: QueueName, jobs: Sequence[NewJob]) -> SentEnqueue | None:
         """`enqueue` without a task, by a connection that is open and has room; None where it takes more than that.
@@ -574,6 +613,11 @@ async def _figures_of(wire: Asks) -> dict[str, Any]:
         "aof_ok": info.get("aof_last_write_status", "ok") == "ok",
         "replicas": int(info.get("connected_slaves", 0)),
     }
+
+
+def _looked_at(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 class SentEnqueue:
