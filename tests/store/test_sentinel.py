@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -88,12 +89,13 @@ async def test_a_wrong_login_at_the_sentinels_and_an_unknown_name_are_told_witho
         ({"sentinel_password": "hunter2"}, "invalid username-password pair"),
         ({"sentinel_master": "other"}, "it watches no other"),
     ):
-        store = RedisStore(settings(healed, **wrong))
+        store = RedisStore(replace(settings(healed, **wrong), source="DOCKWORK_REDIS_URL"))
         channel = store.renewal_channel()
         for ask in (store.open, lambda channel=channel: asyncio.to_thread(channel.connect)):
             with pytest.raises(StoreUnavailable, match=words) as refused:
                 await ask()
             assert "hunter2" not in str(refused.value)
+            assert str(refused.value).endswith(" (by DOCKWORK_REDIS_URL)")
         await store.close()
 
 

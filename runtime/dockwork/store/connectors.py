@@ -69,6 +69,11 @@ class Connector:
         by = "DOCKWORK_REDIS_URL is not set" if unset else settings.source and f"by {settings.source}"
         return f"{self._named()} ({by})" if by else self._named()
 
+    def _told(self, error: StoreUnavailable) -> StoreUnavailable:
+        """What the sentinels' silence is told with: the setting that named them."""
+        source = self.settings.source
+        return StoreUnavailable(f"{error} (by {source})", error.why) if source else error
+
     def check(self) -> None:
         """Refuse settings that can never connect, before anything is tried. Raises InvalidUrl."""
         if self.settings.url_file is None:
@@ -114,7 +119,10 @@ class Connector:
             return self.at_any()
         named, make = self._asking_sentinels(Connection, SSLConnection)
         wait_s = self.settings.connect_timeout.total_seconds()
-        return replace(self, at=await self.directory.find(named, make, wait_s))
+        try:
+            return replace(self, at=await self.directory.find(named, make, wait_s))
+        except StoreUnavailable as error:
+            raise self._told(error) from error
 
     def located_blocking(self) -> Connector:
         """`located`, for a thread."""
@@ -124,7 +132,10 @@ class Connector:
             return self.at_any()
         named, make = self._asking_sentinels(SyncConnection, SyncSSLConnection)
         wait_s = self.settings.connect_timeout.total_seconds()
-        return replace(self, at=self.directory.find_blocking(named, make, wait_s))
+        try:
+            return replace(self, at=self.directory.find_blocking(named, make, wait_s))
+        except StoreUnavailable as error:
+            raise self._told(error) from error
 
     def for_key(self, key: str) -> Connector:
         """The same, to the node that serves `key` where there is a Cluster."""
