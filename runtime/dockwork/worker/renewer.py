@@ -119,6 +119,8 @@ class Renewer:
                 log.error("renew_failed", error=str(error), queue=self._lane.name.queue)
                 self._fail(error)
             except Exception as error:  # a defect must not end the only thread that keeps the leases
+                if self._stop.is_set():
+                    return  # its channel was closed under its blocking read
                 log.error("renewer_failed", exc_info=error)
                 self._fail(error)
 
