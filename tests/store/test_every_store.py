@@ -23,9 +23,16 @@ async def test_parked_jobs_of_one_type_are_claimed_together_in_their_order(world
 
     claimed = await world.claim(2, owner=BOB, known=["t@h"])
 
-    assert ([claim.job_id for claim in claimed.claims], claimed.more) == (["a", "b"], True)
+    assert ([claim.job_id for claim in claimed.claims], claimed.more, claimed.parked) == (
+        ["a", "b"],
+        True,
+        True,
+    )
     assert (await world.store.stats(world.queue)).parked_types == {"t@h": 1}
     assert await world.ids(State.PARKED) == ["c"]
+    assert (await world.claim(1, known=["other"])).parked is False
+    last = await world.claim(1, owner=BOB, known=["t@h"])
+    assert ([claim.job_id for claim in last.claims], last.parked) == (["c"], False)
 
 
 @pytest.mark.covers("RT-019", "OP-250")

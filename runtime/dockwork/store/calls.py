@@ -333,7 +333,8 @@ def _claimed(reply: list[Any]) -> Claimed:
     return Claimed(
         claims=tuple(claims),
         next_at_ms=None if next_at is None else int(next_at),
-        more=bool(reply[3]),
+        more=reply[3] % 2 == 1,
+        parked=reply[3] >= 2,
         refused=reply[4].decode(),
         now_ms=int(reply[1]),
         config_revision=reply[5],

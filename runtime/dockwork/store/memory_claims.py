@@ -37,6 +37,7 @@ class _Taking:
     left: int
     bytes: int = CLAIM_BYTES
     more: bool = False
+    parked: bool = False
     suspect: str = ""
     claims: list[Claim] = field(default_factory=list)
 
@@ -78,6 +79,7 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
         claims=tuple(taking.claims),
         next_at_ms=None if taking.more else earliest(due, ends, next_tick, turn.due, throttled),
         more=taking.more,
+        parked=taking.parked,
         refused=refused,
         now_ms=turn.ms,
         config_revision=queue.revision,
@@ -88,7 +90,10 @@ def _take_parked(turn: Turn, taking: _Taking, known: Sequence[str]) -> None:
     """Lease parked jobs of types that this worker knows, oldest first."""
     queue = turn.queue
     for name in known:
-        if name not in queue.parked or taking.left <= 0:
+        if name not in queue.parked:
+            continue
+        if taking.left <= 0:
+            taking.more = taking.parked = True
             continue
         ids = queue.parked[name].page(0, taking.left)
         taken, dropped = _look(turn, taking, ids)
@@ -96,7 +101,7 @@ def _take_parked(turn: Turn, taking: _Taking, known: Sequence[str]) -> None:
         queue.unpark(name, used)
         _write_taken(turn, taking, taken, dropped)
         if name in queue.parked:
-            taking.more = True
+            taking.more = taking.parked = True
 
 
 def _take_from(turn: Turn, taking: _Taking, index: Index, low: int | None, high: int | None) -> None:

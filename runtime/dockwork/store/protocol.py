@@ -163,6 +163,7 @@ class Claimed:
 
     next_at_ms     when a claim is worth asking again without a marker (first due, lease end), or None; None with `more`
     more           work is left that could be claimed now
+    parked         parked jobs are left of the types that the call named
     refused        "" or why no claim was allowed: ``quiesced``, ``paused``, ``held``
     now_ms         Redis TIME in the script
     """
@@ -170,6 +171,7 @@ class Claimed:
     claims: tuple[Claim, ...] = ()
     next_at_ms: int | None = None
     more: bool = False
+    parked: bool = False
     refused: str = ""
     now_ms: int = 0
     config_revision: int = 0

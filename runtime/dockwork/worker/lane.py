@@ -60,7 +60,7 @@ ANNOUNCE_AFTER = 0.1
 OTHERS_LATER = 0.25
 #: After a claim that failed in Redis, not on the way to it.
 FAILED_FOR = 5.0
-#: Between claims that also look at parked jobs.
+#: Between claims that also look at parked jobs, unless the last one left some.
 PARKED_EVERY = 1.0
 #: Weight of the newest run in a job type's mean run time.
 NEWEST = 0.1
@@ -174,6 +174,7 @@ class Lane:
         self._gathering: asyncio.TimerHandle | None = None
         self._failed_until = 0.0
         self._parked_at = 0.0
+        self._parked_left = False  # of the types that we know
         self._due_timer: asyncio.TimerHandle | None = None
         self._due_at = float("inf")
         #: Whether a popped marker of a due time is this lane's to meet, and whether that is what the timer is for.
@@ -487,6 +488,7 @@ class Lane:
         finally:
             self._asked -= room
             self._claiming -= 1
+        self._parked_left = claimed.parked if known and room else self._parked_left
         self._took(claimed, room, asked_at)
 
     async def _settle(self, number: int, batch: list[Run], room: int) -> None:
@@ -535,6 +537,7 @@ class Lane:
         self.tally.ended += len(batch) - lost
         if self.on_ended is not None:
             self.on_ended()
+        self._parked_left = settled.claimed.parked if known and room else self._parked_left
         self._took(settled.claimed, room, asked_at)
 
     def _settle_failed(self, batch: list[Run], error: Exception) -> None:
@@ -742,7 +745,7 @@ class Lane:
 
     def _known_now(self) -> Sequence[str]:
         now = self._loop.time()
-        if now - self._parked_at < PARKED_EVERY:
+        if now - self._parked_at < PARKED_EVERY and not self._parked_left:
             return ()
         self._parked_at = now
         return self._tools.known

@@ -442,6 +442,24 @@ async def test_an_unknown_type_is_parked_until_a_worker_knows_it(world: World) -
     assert events == ["ready", "active", "parked", "active", "processing", "completed"]  # never to and fro
 
 
+@pytest.mark.covers("RT-129", "FM-54")
+async def test_parked_jobs_come_back_as_fast_as_they_run_not_so_many_a_second(world: World) -> None:
+    jobs = await world.app.enqueue_many([world.app.item("later", {"n": n}, queue=QUEUE) for n in range(100)])
+    async with world.worker():
+        for job in jobs:
+            await world.until(job.id, State.PARKED)
+    newer = world.an_app()
+
+    @newer.job(queue=QUEUE)
+    async def later(n: int) -> None: ...
+
+    async with world.worker(newer, slots=2):
+        # At two a second, as many as there are slots, it would take most of a minute.
+        async with asyncio.timeout(15):
+            for job in jobs:
+                await world.until(job.id, State.COMPLETED, within=15)
+
+
 @pytest.mark.covers("RT-129")
 async def test_arguments_of_another_schema_are_parked_and_wrong_ones_of_ours_are_dead(world: World) -> None:
     newer = world.an_app()

@@ -14,7 +14,7 @@
 --- @include "throttle"
 --- @include "add_leases"
 -- The claim: promotes, reaps, then leases at most `W.places` jobs to `W.owner` in the order of RT-071. Answers
--- the reply {next_at or false (as if more), more 0|1, refused, revision, claim...}; see claim.lua for a claim's fields.
+-- the reply {next_at or false (as if more), more 0 to 3, refused, revision, claim...}; see claim.lua for a claim's fields.
 local function take(K, S, W)
   local _, due = promote_due(K, S, 200)
   local _, _, ends = reap_ended(K, S, W.run_id, 100)
@@ -66,7 +66,7 @@ local function take(K, S, W)
     end
   end
   local next_at = earliest(earliest(earliest(earliest(due, ends), S.next_tick), S.due), throttled)
-  local head = {not T.more and next_at and whole(next_at) or false, T.more and 1 or 0, refused, S.revision}
+  local head = {not T.more and next_at and whole(next_at) or false, (T.more and 1 or 0) + (T.parked or 0), refused, S.revision}
   for i = 1, #T.rows do
     head[4 + i] = T.rows[i]
   end
