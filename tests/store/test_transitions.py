@@ -676,7 +676,7 @@ async def test_a_claim_says_when_the_next_is_worth_it_and_whether_more_is_left(w
 
     first, rest, none = await world.claim(1), await world.claim(1), await world.claim(5)
 
-    assert (first.more, first.next_at_ms) == (True, None)
+    assert (first.more, first.next_at_ms) == (True, now + 5000)
     assert (rest.more, rest.next_at_ms) == (False, now + 5000)
     assert not none.more
     assert none.claims == ()

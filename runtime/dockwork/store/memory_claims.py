@@ -77,7 +77,7 @@ def take(turn: Turn, owner: Owner, places: int, known: Sequence[str], next_tick:
         queue.give_suspect(str(owner), taking.suspect, turn.ms)
     return Claimed(
         claims=tuple(taking.claims),
-        next_at_ms=None if taking.more else earliest(due, ends, next_tick, turn.due, throttled),
+        next_at_ms=earliest(due, None if taking.more else ends, next_tick, turn.due, throttled),
         more=taking.more,
         parked=taking.parked,
         refused=refused,

@@ -205,7 +205,7 @@ if ends and not more then
   ends = math.max(ends, tonumber(Q[10]) or 0)
   if not next_at or ends < next_at then next_at = ends end
 end
-local reply = {"ok", now, not more and next_at and format("%d", next_at) or false, more and 1 or 0, "", tonumber(Q[11]) or 0,
+local reply = {"ok", now, next_at and format("%d", next_at) or false, more and 1 or 0, "", tonumber(Q[11]) or 0,
   string.rep("o", count)}
 local receipt, stats, events, joined = "", KEYS[15], KEYS[14], nil
 if taken > 0 then

@@ -65,8 +65,9 @@ local function take(K, S, W)
       redis.call("HSET", record_key(K.receipts, W.owner), "suspect", whole(S.ms + 600000) .. " " .. T.suspect)
     end
   end
-  local next_at = earliest(earliest(earliest(earliest(due, ends), S.next_tick), S.due), throttled)
-  local head = {not T.more and next_at and whole(next_at) or false, (T.more and 1 or 0) + (T.parked or 0), refused, S.revision}
+  -- While work is left nobody waits for the end of a lease.
+  local next_at = earliest(earliest(earliest(earliest(due, not T.more and ends), S.next_tick), S.due), throttled)
+  local head = {next_at and whole(next_at) or false, (T.more and 1 or 0) + (T.parked or 0), refused, S.revision}
   for i = 1, #T.rows do
     head[4 + i] = T.rows[i]
   end
