@@ -35,6 +35,18 @@ async def test_parked_jobs_of_one_type_are_claimed_together_in_their_order(world
     assert ([claim.job_id for claim in last.claims], last.parked) == (["c"], False)
 
 
+@pytest.mark.covers("RT-019")
+async def test_a_last_run_without_a_result_leaves_none_of_an_earlier_one(world: World) -> None:
+    await world.enqueue(a_job("a", repeat=2))
+    await world.end(await world.claim_one(), Outcome.COMPLETED, result=b"1", next_due_ms=0)
+    assert (await world.get("a")).result == b"1"
+
+    await world.end(await world.claim_one(), Outcome.COMPLETED, next_due_ms=0)
+
+    ended = await world.get("a")
+    assert (ended.state, ended.result) == (State.COMPLETED, None)
+
+
 @pytest.mark.covers("RT-019", "OP-250")
 async def test_a_claim_lets_due_schedules_tick_first(world: World) -> None:
     now = await world.store.ping()

@@ -35,6 +35,10 @@ local function settle_completed(K, S, J, C)
     redis.call("HSET", record_key(K.outputs, J.id), "result", J.R)
     redis.call("HSET", J.key, "s", "completed", "t", J.started, "h", S.now, "kb", whole(size))
   else
+    if R[15] then
+      -- What an earlier run of a job that repeats returned is not this one's.
+      redis.call("HDEL", record_key(K.outputs, J.id), "result")
+    end
     if J.D then
       redis.call("HSET", record_key(K.outputs, J.id), "dropped", J.D)
     end
