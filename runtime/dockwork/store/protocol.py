@@ -161,7 +161,8 @@ class Claim(NamedTuple):
 class Claimed:
     """What a claim brought.
 
-    next_at_ms     when a claim is worth asking again without a marker (first due, lease end), or None; with `more` no lease end
+    next_at_ms     when a claim is worth asking again without a marker (first due, lease end), or None; with `more`
+                   no lease end
     more           work is left that could be claimed now
     parked         parked jobs are left of the types that the call named
     refused        "" or why no claim was allowed: ``quiesced``, ``paused``, ``held``
