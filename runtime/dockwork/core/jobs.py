@@ -158,6 +158,12 @@ class Keep:
     none: ClassVar[Keep]
 
     def __post_init__(self) -> None:
+        require(
+            self.age is None or isinstance(self.age, timedelta),
+            "keep.age",
+            expected="a timedelta; Keep.for_ takes seconds too",
+            got=self.age,
+        )
         for name in ("count", "bytes"):
             value = getattr(self, name)
             require(

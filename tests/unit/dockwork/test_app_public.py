@@ -329,6 +329,8 @@ def test_keep_is_written_as_a_record_holds_it() -> None:
     ]  # fmt: skip
     with pytest.raises(InvalidValue, match=r"keep\.count"):
         Keep(count=-1)
+    with pytest.raises(InvalidValue, match=r"keep\.age: expected a timedelta; .* seconds too, got 3600"):
+        Keep(age=3600)  # type: ignore[arg-type]
 
 
 def test_ids_sort_by_time_and_follow_the_ulid_specification() -> None:
