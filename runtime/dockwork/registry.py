@@ -312,6 +312,19 @@ def item_by_name(
     )
 
 
+#: What peers call it (Celery, Dramatiq, RQ, Huey, Sidekiq), for those whose fingers remember.
+_ELSEWHERE = {
+    "delay": "enqueue",
+    "apply_async": "enqueue",
+    "send": "enqueue",
+    "send_with_options": "enqueue",
+    "perform_async": "enqueue",
+    "schedule": "enqueue_in",
+    "apply": "run",
+    "call_local": "run",
+}
+
+
 class JobType(Generic[P, R]):
     """A function that runs as a job, under a name. Made by ``@app.job``; it is not called itself.
 
@@ -388,6 +401,11 @@ class JobType(Generic[P, R]):
 
         def __call__(self, *args: Any, **kwargs: Any) -> None:
             raise TypeError(f"{self.name} is a job type: use .run() here and now, or .enqueue()")
+
+        def __getattr__(self, name: str) -> Any:
+            hint = _ELSEWHERE.get(name)
+            said = f"; Dockwork's word for it is .{hint}()" if hint else ""
+            raise AttributeError(f"a job type has no attribute {name!r}{said}", name=name, obj=self)
 
     @cached_property
     def signature(self) -> Signature:

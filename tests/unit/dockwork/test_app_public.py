@@ -281,6 +281,22 @@ def test_calling_a_job_type_says_what_to_call_instead() -> None:
         one()  # type: ignore[operator]
 
 
+@pytest.mark.parametrize(
+    ("theirs", "ours"), [("delay", "enqueue"), ("apply_async", "enqueue"), ("send", "enqueue")]
+)
+def test_a_peers_word_on_a_job_type_is_answered_with_ours(theirs: str, ours: str) -> None:
+    @App().job
+    def one() -> None:
+        return None
+
+    with pytest.raises(
+        AttributeError, match=rf"no attribute '{theirs}'; Dockwork's word for it is \.{ours}\(\)"
+    ):
+        getattr(one, theirs)
+    with pytest.raises(AttributeError, match=r"no attribute 'nothing'$"):
+        getattr(one, "nothing")  # noqa: B009
+
+
 def test_parameters_without_a_name_are_refused_at_the_declaration() -> None:
     app = App("shop")
 
