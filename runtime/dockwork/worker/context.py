@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Protocol
 
 from dockwork import clock
@@ -54,33 +55,42 @@ class RunContext:
     """The context of one run. Its methods may be called from the handler's thread too, those of `sync` only there."""
 
     def __init__(self, run: Run, home: Home) -> None:
-        claim = run.claim
         self._run = run
         self._home = home
         self._loop = asyncio.get_running_loop()
-        self._deadline = clock.now() + timedelta(seconds=run.timeout_s)
+        self._began = clock.now()
         self._lock = threading.Lock()
         self._lines: deque[str] = deque(maxlen=LOG_LINES)
         self._progress: bytes | None = None
         self._written_at = 0.0
         self._scheduled = False
         self._writing: asyncio.Task[None] | None = None
-        self.sync = ThreadContext(self, self._loop)
+
+    # Made when somebody asks: most handlers want one thing of a context, or none.
+
+    @cached_property
+    def sync(self) -> ThreadContext:
+        return ThreadContext(self, self._loop)
+
+    @cached_property
+    def job(self) -> JobInfo:
+        claim = self._run.claim
         tick = claim.scheduled_for_ms
-        self.job = JobInfo(
+        return JobInfo(
             id=claim.job_id,
             type=claim.type,
-            queue=home.name.queue,
+            queue=self._home.name.queue,
             attempt=claim.attempts + 1,
             delivery=claim.deliveries,
-            headers=dict(run.headers),
+            headers=dict(self._run.headers),
             scheduled_for=None if tick is None else datetime.fromtimestamp(tick / 1000, UTC),
         )
 
     @property
     def deadline(self) -> datetime:
         drain = self._home.drain_deadline
-        return self._deadline if drain is None else min(self._deadline, drain)
+        own = self._began + timedelta(seconds=self._run.timeout_s)
+        return own if drain is None else min(own, drain)
 
     @property
     def should_stop(self) -> bool:

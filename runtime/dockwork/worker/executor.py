@@ -33,7 +33,7 @@ from dockwork.errors import (
     text_of,
 )
 from dockwork.registry import JobType, Registry
-from dockwork.store.protocol import Claim, ErrorReport, Failure, Lease, Outcome, Resealed, Settlement
+from dockwork.store.protocol import Claim, ErrorReport, Failure, Outcome, Resealed, Settlement
 from dockwork.worker.children import AFTER_FAILURE_S, ChildDied, ChildNotStarted, Children, LastWords, snoozed
 from dockwork.worker.context import RunContext
 from dockwork.worker.deadlines import Deadlines
@@ -72,8 +72,6 @@ INTERRUPTIONS: Mapping[StopReason, type[BaseException]] = {
 
 # Looked up once: on Python 3.11 a member of an enum is slow to find, and a named tuple slow to make by keywords.
 COMPLETED = Outcome.COMPLETED
-#: A settlement's fields after the result, where nothing more is to be said.
-REST = Settlement(lease=Lease(job_id="", epoch=0), outcome=COMPLETED)[6:]
 
 #: The rest of the run, as a middleware sees it.
 CallNext = Callable[[JobInfo], Awaitable[Any]]
@@ -97,12 +95,13 @@ class Prepared:
 
 @dataclass(slots=True)
 class Quick:
-    """What is known beforehand of the runs of an asynchronous handler, without a context or a middleware.
+    """What is known beforehand of the runs of an asynchronous handler, without middlewares.
 
     read          the arguments' JSON, checked
     timeout_s     where the call says none; `most_s` for any
     head, tail    what stands around the arguments in an envelope that this version seals without a wish or a header
     nothing       None, returned, is null and no more
+    context       the parameter that takes it; "" without one
     """
 
     fn: Callable[..., Any]
@@ -113,6 +112,7 @@ class Quick:
     most_s: float
     hard_s: float
     nothing: bool
+    context: str
 
 
 class Executor:
@@ -170,6 +170,8 @@ class Executor:
                 run.hard_at = soft_at + quick.hard_s
                 if soft_at < self._deadlines.next:
                     self._deadlines.watch(run)
+                if quick.context:
+                    run.context = arguments[quick.context] = RunContext(run, self._lane)
                 drive = self._drive_quickly(run, prepared, quick, arguments)
                 if self._has_factory:
                     run.task = self._loop.create_task(drive)
@@ -227,10 +229,17 @@ class Executor:
         try:
             value = await quick.fn(**arguments)
         except BaseException as error:  # SystemExit of a handler, too, is its own failure and not ours
+            run.over = True
+            if run.context is not None and run.context.has_lines:
+                await self._flush(run)
             self._over(run, error)
             return
         run.over = True
-        if value is None and quick.nothing and not self._shown and run.phase is RUNNING:
+        if run.context is not None:
+            if run.context.has_lines:
+                await self._flush(run)
+            self._returned(run, prepared, value)
+        elif value is None and quick.nothing and not self._shown and run.phase is RUNNING:
             run.task = None
             if run.stop_reason is not None:
                 self._deadlines.forget(run)
@@ -414,8 +423,8 @@ class Executor:
         else:
             # No result stands for null: a job that returns nothing needs no key for it.
             settlement = _completed(run, None if result == b"null" else result)
-        if run.context is not None:
-            settlement = settlement._replace(progress=run.context.take_progress())
+        if run.context is not None and (progress := run.context.take_progress()) is not None:
+            settlement = settlement._replace(progress=progress)
         if run.guard is not None:
             kept = "" if settlement.result is None else key
             settlement = settlement._replace(
@@ -594,6 +603,7 @@ class Executor:
         run.task = None
         if run.repeat is not None and settlement is not None:
             settlement = with_next_time(run.repeat, run.claim, settlement, run.started_ms + self._ms(run))
+        run.context = None  # it holds the run, which would be garbage with it
         self._deadlines.forget(run)
         self._lane.finish(run, settlement)
 
@@ -610,6 +620,7 @@ class Executor:
             most_s=most_s,
             hard_s=self._hard_after_s,
             nothing=signature.may_return_nothing,
+            context=job_type.context_parameter or "",
         )
 
     def _prepare(self, name: str) -> Prepared | None:
@@ -639,11 +650,7 @@ class Executor:
 
 
 def _is_simple(job_type: AnyJobType) -> bool:
-    return (
-        job_type.isolation == "loop"
-        and job_type.context_parameter is None
-        and job_type.signature.sealing is None
-    )
+    return job_type.isolation == "loop" and job_type.signature.sealing is None
 
 
 def _guarded(run: Run, job_type: AnyJobType) -> Opened:
@@ -673,7 +680,9 @@ def _withheld(error: Exception) -> DockworkError:
 
 
 def _completed(run: Run, result: bytes | None) -> Settlement:
-    return tuple.__new__(Settlement, (run.lease, COMPLETED, run.started_ms, 0, "", result, *REST))
+    # The fields in their order; by name it takes five times as long.
+    said = (run.lease, COMPLETED, run.started_ms, 0, "", result, 0, None, "", None, None, None)
+    return tuple.__new__(Settlement, said)
 
 
 def _over_hard(run: Run) -> TimedOut:
