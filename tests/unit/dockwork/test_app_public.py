@@ -285,7 +285,7 @@ def test_calling_a_job_type_says_what_to_call_instead() -> None:
     ("theirs", "ours"), [("delay", "enqueue"), ("apply_async", "enqueue"), ("send", "enqueue")]
 )
 def test_a_peers_word_on_a_job_type_is_answered_with_ours(theirs: str, ours: str) -> None:
-    @App().job
+    @App("shop").job()
     def one() -> None:
         return None
 
