@@ -93,8 +93,12 @@ def _last_words(pod: PodSeen, container: ContainerSeen) -> str:
 
 
 def _cut(words: str) -> str:
+    """At most `_LONGEST_WORDS`, cut in the middle: the kubelet names the cause at the end."""
     words = " ".join(words.split())
-    return words if len(words) <= _LONGEST_WORDS else f"{words[: _LONGEST_WORDS - 1]}…"
+    if len(words) <= _LONGEST_WORDS:
+        return words
+    begin = _LONGEST_WORDS // 3
+    return f"{words[:begin]}…{words[begin + 1 - _LONGEST_WORDS :]}"
 
 
 def _how(container: ContainerSeen) -> str:

@@ -523,7 +523,7 @@ def test_a_crash_loop_is_told_with_the_worker_s_last_line_or_where_to_look() -> 
     assert told("first\nno module shop\n") == f"container worker {what}: no module shop"
     assert told("") == f"container worker {what}; see kubectl logs a -c worker --previous"
     assert told("its own", "sidecar") == f"container sidecar {what}; see kubectl logs a -c sidecar --previous"
-    assert told("x" * 500).endswith(": " + "x" * 199 + "…")
+    assert told("x" * 500 + " the cause").endswith(": " + "x" * 66 + "…" + "x" * 123 + " the cause")
 
 
 def unable(waiting: str, **pod: Any) -> QueueSeen:
