@@ -152,7 +152,13 @@ class Process:
 
     def __enter__(self) -> Process:
         """A process that was started already is not waited for: it may be meant to end."""
-        return self if self.process is not None else self.start().until_running()
+        if self.process is not None:
+            return self
+        try:
+            return self.start().until_running()
+        except BaseException:
+            self.__exit__()  # else it lives on, and takes the jobs of the tests that follow
+            raise
 
     def __exit__(self, *_: object) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -168,7 +174,7 @@ class Process:
 
     def until_running(self) -> Process:
         """Return when its claims have begun."""
-        self.until_log("worker_runs")
+        self.until_log("worker_runs", within=60)
         return self
 
     def until_log(self, event: str, within: float = 20) -> None:
