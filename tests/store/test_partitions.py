@@ -232,7 +232,9 @@ async def test_events_of_all_partitions_are_read_together_and_again_from_any_of_
                 break
 
     assert sorted(id for event in seen for id in event.ids) == sorted(ids)
-    assert [event.ids for event in again] == [event.ids for event in seen[5:]] + [(last.id,)]
+    # The last one may share its millisecond with one of another partition, and then stands before it.
+    assert [event.ids for event in again if event.ids != (last.id,)] == [event.ids for event in seen[5:]]
+    assert (last.id,) in [event.ids for event in again]
 
 
 @pytest.mark.covers("RT-046")
