@@ -330,31 +330,17 @@ class Wire:
                 future.set_result(reply)
 
     async def _read(self) -> None:
+        """Take what comes by asyncio's stream, where there is no hiredis."""
         read = self._connection.read_response
-        waiting = self._waiting
-        error: BaseException | None = None
         try:
             while True:
-                failed: redis_errors.RedisError | None = None
-                reply: Any = None
                 try:
                     reply = await read(disable_decoding=True, disconnect_on_error=False)
-                except redis_errors.ResponseError as answer:
-                    failed = answer
-                except ANSWERS as answer:
-                    failed = answer
-                future = waiting.popleft().future
-                if future.done():
-                    continue
-                if failed is not None:
-                    future.set_exception(failed)
-                else:
-                    future.set_result(reply)
+                except (redis_errors.ResponseError, *ANSWERS) as answer:
+                    reply = answer
+                self._take(reply)
         except LOST as lost:
-            error = lost
-        except IndexError:
-            error = ConnectionError("Redis answered what nobody asked")
-        self._lose(error)
+            self._lose(lost)
 
     def _watch(self) -> None:
         """One timer per wire, and none while nothing is asked: an idle process sleeps."""
@@ -493,10 +479,7 @@ class Commands:
 
     async def wire(self) -> Wire:
         """A wire with room. Raises StoreUnavailable, AccessDenied; an attempt waits for its turn in the back-off."""
-        for wire in self._wires:
-            if wire.alive and wire.under_way < CALLS_PER_WIRE:
-                return wire
-        return await self._open_or_wait()
+        return self.idle() or await self._open_or_wait()
 
     async def _open_or_wait(self) -> Wire:
         settings = self._connector.settings
@@ -509,9 +492,8 @@ class Commands:
                     # Somebody tried while this caller waited for its turn: one attempt answers all.
                     raise self._failed[1]
                 self._wires = [wire for wire in self._wires if wire.alive]
-                for wire in self._wires:
-                    if wire.under_way < CALLS_PER_WIRE:
-                        return wire
+                if (wire := self.idle()) is not None:
+                    return wire
                 if len(self._wires) < settings.pool_size:
                     return await self._open()
             if loop.time() >= give_up:
